@@ -24,7 +24,7 @@ PIP := $(PY) -m pip --disable-pip-version-check --no-input
 say = @echo "tallystick: $(1)"
 
 .PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld bench \
-	mutate lint types lock clean
+	chaos mutate lint types lock clean
 
 help:
 	@echo "make demo [FAULT=name] [NEGATIVE=name] [SCENARIO=name] [SEED=number]"
@@ -32,6 +32,8 @@ help:
 	@echo "make check    lint, types and the core's tests, in under two minutes"
 	@echo "make test     all tests, with real Kafka, Spark and MySQL"
 	@echo "make bench    the benchmarks"
+	@echo "make chaos [MINUTES=number] [SEED=number]"
+	@echo "              real processes killed and stopped, for an hour; nothing may change by it"
 	@echo "make mutate [SAMPLE=number] [SEED=number] [MINUTES=number] [ONLY=path]"
 	@echo "              changes of the code that no test notices; for a night"
 	@echo "make setup    what the others do first: .venv, locked packages, verified jars"
@@ -67,6 +69,11 @@ test-mysqld: $(STAMP)
 
 bench: preflight
 	@$(PY) -m benchmarks
+
+MINUTES_OF_CHAOS := $(or $(MINUTES),60)
+
+chaos: preflight
+	@$(VENV)/bin/tallystick chaos --minutes '$(MINUTES_OF_CHAOS)' $(if $(SEED),--seed '$(SEED)')
 
 # Goes on where it was interrupted, as long as sample and seed are the same.
 mutate: $(STAMP)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block, BlockBuilder
 
 CLIENT_ID = "tallystick"
+CLOSE_S = 15.0
+"""How long ``close`` waits for acknowledgements; who must not lose any flushes first."""
 MESSAGE_BYTES_MAX = 1_000_000
 """Below what a broker takes as installed (message.max.bytes, 1 048 588), with room for headers."""
 _MESSAGE_OVERHEAD_MAX = 2_000
@@ -52,6 +54,16 @@ class DeliveryError(AuditError):
         self.count = len(block)
 
 
+class UnacknowledgedError(AuditError):
+    """What was sent is not acknowledged yet, and nobody waits any longer."""
+
+    def __init__(self, settings: KafkaSettings, what: str) -> None:
+        super().__init__(
+            f"topic {settings.topic!r} at {settings.bootstrap_servers!r}: {what} without an"
+            " acknowledgement"
+        )
+
+
 class EventSink(Protocol):
     """Where blocks go."""
 
@@ -70,7 +82,12 @@ class EventSink(Protocol):
         """
 
     def close(self) -> None:
-        """Flush, then take nothing more."""
+        """Wait for ``CLOSE_S`` at most until all is acknowledged, and take nothing more.
+
+        Raises:
+            DeliveryError: Something cannot be delivered.
+            UnacknowledgedError: Something was not delivered.
+        """
 
 
 @final
@@ -109,7 +126,10 @@ class KafkaSettings:
         message_bytes_max: Larger blocks are split; at most the topic's max.message.bytes.
         in_flight_bytes_max: ``send`` waits while more than this awaits acknowledgement.
         linger_s: How long a message may wait for others to share a request with.
-        delivery_timeout_s: After this a message that is not acknowledged has failed.
+        delivery_timeout_s: After this a message that is not acknowledged has failed; None: never,
+            it is sent again until it is.
+        on_outage: Called with a sentence when acknowledgements stop, and with None when they come
+            again, from another thread.
         compression: Kafka's name of a codec, or ``none`` (``benchmarks/codec.py`` measures them).
     """
 
@@ -118,7 +138,8 @@ class KafkaSettings:
     message_bytes_max: int = MESSAGE_BYTES_MAX
     in_flight_bytes_max: int = 64 * 2**20
     linger_s: float = 0.005
-    delivery_timeout_s: float = 60.0
+    delivery_timeout_s: float | None = None
+    on_outage: Callable[[str | None], None] | None = None
     compression: str = "lz4"
 
 

@@ -22,13 +22,14 @@ from tallystick.streaming.schema import (
     AUDIT_STATE,
     DEAD_LETTER,
     NOT_LISTED,
+    READ,
     RESULT,
     STATE_NAME,
     encode_document,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
@@ -222,13 +223,14 @@ class BlockAuditor(StatefulProcessor):
         if not instance_id:
             # No instance, no journal: nothing to keep a state of.
             letters = [DeadLetter(row, str(_read(instance_id, row))) for row in messages]
-            yield _frame(instance_id, KeyResult(dead_letters=letters))
+            yield _frame(instance_id, KeyResult(dead_letters=letters), messages)
             return
         if self._listed is not None and instance_id not in self._listed:
             yield _as_frame(
                 [
                     _EMPTY_ROW
-                    | {"kind": NOT_LISTED, "instance_id": instance_id, "blocks": len(messages)}
+                    | {"kind": NOT_LISTED, "instance_id": instance_id, "blocks": len(messages)},
+                    *_read_rows(messages),
                 ]
             )
             return
@@ -240,7 +242,7 @@ class BlockAuditor(StatefulProcessor):
             disabled=self._disabled,
         )
         self._state.put([(state,)])
-        yield _frame(instance_id, result)
+        yield _frame(instance_id, result, messages)
 
     def close(self) -> None:
         """Nothing is held between calls."""
@@ -258,7 +260,22 @@ def _rows_of(frame: pd.DataFrame) -> Iterator[BlockRow]:
         )
 
 
-def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
+def _read_rows(messages: Sequence[BlockRow]) -> Iterator[dict[str, Any]]:
+    """What was read of each partition: from which offset on, and how many messages."""
+    partitions: dict[int, list[int]] = {}
+    for row in messages:
+        partitions.setdefault(row.partition, []).append(row.offset)
+    for partition, offsets in partitions.items():
+        yield _EMPTY_ROW | {
+            "kind": READ,
+            "instance_id": "",
+            "blocks": len(offsets),
+            "partition": partition,
+            "offset": min(offsets),
+        }
+
+
+def _frame(instance_id: str, result: KeyResult, messages: Sequence[BlockRow] = ()) -> pd.DataFrame:
     rows = [
         _EMPTY_ROW
         | {
@@ -284,7 +301,7 @@ def _frame(instance_id: str, result: KeyResult) -> pd.DataFrame:
         }
         for letter in result.dead_letters
     ]
-    return _as_frame(rows)
+    return _as_frame([*rows, *_read_rows(messages)])
 
 
 def _as_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:

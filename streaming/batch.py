@@ -19,7 +19,15 @@ from tallystick.coordinates.events.incident_control import (
 )
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
 from tallystick.coordinates.rules.observations import MESSAGE_UNREADABLE
-from tallystick.streaming.schema import CONTROL, DEAD_LETTER, NOT_LISTED, REQUEST, decode_document
+from tallystick.streaming.journal_holes import Read
+from tallystick.streaming.schema import (
+    CONTROL,
+    DEAD_LETTER,
+    NOT_LISTED,
+    READ,
+    REQUEST,
+    decode_document,
+)
 from tallystick.streaming.sinks import DeadLetterRow
 
 if TYPE_CHECKING:
@@ -43,6 +51,8 @@ class BatchContent:
     dead_letters: list[DeadLetterRow] = field(default_factory=list)
     requests: list[CollectRequest] = field(default_factory=list)
     controls: list[IncidentControl] = field(default_factory=list)
+    read: dict[int, Read] = field(default_factory=dict)
+    """What was read of the journal topic, by partition."""
     strangers: Counter[str] = field(default_factory=Counter)
     """Blocks of instances that are not listed."""
 
@@ -67,6 +77,11 @@ def sort_out(table: pa.Table) -> BatchContent:
                 content.controls.append(parse_control(row["value"]))
             except IncidentControlError as error:
                 content.dead_letters.append(_dead_letter(row, f"control topic: {error}"))
+        elif row["kind"] == READ:
+            known = content.read.get(row["partition"], Read(row["offset"], 0))
+            content.read[row["partition"]] = Read(
+                min(known.first, row["offset"]), known.count + row["blocks"]
+            )
         elif row["kind"] == NOT_LISTED:
             content.strangers[row["instance_id"]] += row["blocks"]
         elif row["kind"] == DEAD_LETTER:
@@ -76,7 +91,9 @@ def sort_out(table: pa.Table) -> BatchContent:
                 # No instance's audit can report a message without a key, so it is reported here.
                 at = f"partition {letter.partition}, offset {letter.offset}"
                 code = ObservationCode.BLOCK_UNREADABLE
-                content.observations.append(doubt(code, at, MESSAGE_UNREADABLE, letter.reason))
+                content.observations.append(
+                    doubt(code, at, MESSAGE_UNREADABLE, error=letter.reason)
+                )
         else:
             findings, observations, cuts = decode_document(row["document"])
             content.blocks += row["blocks"]
@@ -100,7 +117,7 @@ def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
     )
 
 
-def doubt(code: ObservationCode, at: str, reason: Reason, error: str) -> Observation:
+def doubt(code: ObservationCode, at: str, reason: Reason, **data: Any) -> Observation:
     """What leaves the run undecided and is about no single instance."""
     return Observation(
         code=code,
@@ -108,7 +125,7 @@ def doubt(code: ObservationCode, at: str, reason: Reason, error: str) -> Observa
         channel=None,
         at=at,
         reason=reason.code,
-        data={"error": error},
+        data=data,
         rules=(),
         is_undecided=True,
         collection_id=None,

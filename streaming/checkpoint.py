@@ -20,6 +20,7 @@ from typing import IO, TYPE_CHECKING, Any, final
 
 from tallystick.coordinates.values.checksum import seal_document, unseal_document
 from tallystick.streaming.errors import CheckpointError
+from tallystick.streaming.journal_holes import PlannedOffsets
 from tallystick.streaming.spark_checksums import compare_spark_files
 
 if TYPE_CHECKING:
@@ -213,6 +214,29 @@ class CheckpointLocation:
         """Where the fleet's state after a micro-batch is."""
         return self.directory / "fleet" / _state_name(batch_id)
 
+    def planned_offsets(self, batch_id: int) -> list[PlannedOffsets]:
+        """What Spark planned to read of the journal topic in a micro-batch.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        topic = self._layout.journal_topic
+        offsets = self.auditor / "offsets"
+        try:
+            ends = _offsets([offsets / str(batch_id)], topic)
+            starts = _offsets(
+                [offsets / str(batch_id - 1)]
+                if batch_id
+                else list((self.auditor / "sources").glob("*/0")),
+                topic,
+            )
+        except (OSError, ValueError) as error:
+            raise CheckpointError(f"{str(offsets)!r} cannot be read: {error!r}.") from error
+        return [
+            PlannedOffsets(topic, int(number), starts.get(number), ends.get(number))
+            for number in sorted({*starts, *ends}, key=int)
+        ]
+
     def next_batch_id(self) -> int:
         """The number after that of the last micro-batch whose state was kept."""
         return max(self._states(), default=-1) + 1
@@ -274,6 +298,17 @@ def _locked(directory: Path) -> IO[bytes]:
             f"another location."
         ) from None
     return lock
+
+
+def _offsets(paths: list[Path], topic: str) -> dict[str, int]:
+    """A topic's offsets by partition, from Spark's files, which have a line for each source."""
+    for path in paths:
+        for line in path.read_text("utf-8").splitlines()[1:]:
+            # A source that has read nothing yet has a dash.
+            found: dict[str, dict[str, int]] = json.loads(line) if line.startswith("{") else {}
+            if topic in found:
+                return found[topic]
+    return {}
 
 
 def _state_name(batch_id: int) -> str:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from tallystick.coordinates.values.topics import COLLECT_TOPIC
+from tallystick.streaming.sinks import WRITE_TIMEOUTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,7 @@ def start_collector(
         collection_requests(spark)
         .writeStream.queryName(QUERY_NAME)
         .format("kafka")
-        .options(**{"kafka.bootstrap.servers": bootstrap_servers, **options})
+        .options(**{"kafka.bootstrap.servers": bootstrap_servers, **WRITE_TIMEOUTS, **options})
         .option("topic", topic)
         .option("checkpointLocation", str(checkpoint_location))
         .trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")

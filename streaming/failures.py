@@ -1,8 +1,10 @@
-"""Why Spark or Kafka ended a query, as one sentence that a user can act on."""
+"""Why Spark or Kafka ended a query: one sentence that a user can act on, and what becomes of it."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from enum import Enum
 
 # A Java or Python exception with its message, at the beginning of a line or after "Caused by".
 _CAUSE = re.compile(
@@ -11,22 +13,68 @@ _CAUSE = re.compile(
 _SQLSTATE = re.compile(r" SQLSTATE: \w+")
 _OWN_MESSAGE = re.compile(r"terminated with exception: ([^\n]+)")
 
+
+class Kind(Enum):
+    """What a failure asks for."""
+
+    OUTAGE = "the broker is away, or a topic: the query is started again until it is back"
+    PASSING = "a process of Spark's was lost: the query is started again a few times"
+    PERSON = "somebody must do something: the job ends"
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a query ended.
+
+    Attributes:
+        kind: What becomes of it.
+        sentence: For a person.
+    """
+
+    kind: Kind
+    sentence: str
+
+
 # The first pattern that is found decides, so the more specific ones come first.
-_SENTENCES = (
+_FAILURES = (
+    (
+        r"RecordTooLarge",
+        Kind.PERSON,
+        "The broker at {broker} refuses a message as too large; raise its message.max.bytes.",
+    ),
+    (
+        r"Checksum error: (?:file:)?(\S+) at",
+        Kind.PERSON,
+        "{0!r} is damaged: its checksum does not agree. To fix: tallystick rebuild.",
+    ),
+    (
+        r"No space left on device",
+        Kind.PERSON,
+        "No space is left on the disk of the checkpoint location or of the output.",
+    ),
+    (
+        r"OutOfMemoryError|Java heap space",
+        Kind.PERSON,
+        "Spark ran out of memory; raise spark_memory.",
+    ),
     (
         r"TopicAuthorizationException: Not authorized to access topics: \[([^\]\s]{1,250})",
+        Kind.PERSON,
         "This user may not do that to topic {0!r} at {broker}; grant it (docs/kafka.md).",
     ),
     (
         r"GroupAuthorizationException: Not authorized to access group: (\S{1,250})",
+        Kind.PERSON,
         "This user may not use group {0!r} at {broker}; grant READ on it (docs/kafka.md).",
     ),
     (
         r"ClusterAuthorizationException",
+        Kind.PERSON,
         "This user may not write to {broker}; grant WRITE on the topics (docs/kafka.md).",
     ),
     (
         r"(?:SaslAuthentication|SslAuthentication|SSLHandshake)Exception: ([^\n]{1,200})",
+        Kind.PERSON,
         "The broker at {broker} and this client do not accept each other: {0} (docs/kafka.md).",
     ),
     (
@@ -34,51 +82,39 @@ _SENTENCES = (
             r"UnknownTopicOrPartition|does not host this topic-partition|"
             r"Topic \S+ not present in metadata"
         ),
-        "A topic is missing on the broker at {broker}; make the topics first.",
-    ),
-    (
-        (
-            r"offset was changed from|[Ss]ome data may have been lost|OffsetOutOfRange|"
-            r"has been deleted|missing topics"
-        ),
-        (
-            "Part of the journal topic is gone from {broker} before it was audited (retention, or "
-            "the topic was made anew); begin with a new checkpoint location."
-        ),
+        Kind.OUTAGE,
+        "A topic is missing on the broker at {broker}; make the topics again.",
     ),
     (
         (
             r"node assignment|No resolvable bootstrap|Failed to (?:construct|create new) kafka|"
-            r"TimeoutException|DisconnectException"
+            r"TimeoutException|DisconnectException|NetworkException|NotEnoughReplicas|"
+            r"NotLeaderOrFollower|LeaderNotAvailable|KafkaStorageException|CoordinatorNotAvailable|"
+            r"Cannot fetch (?:record|offset)|BrokerNotAvailable|ReplicaNotAvailable|"
+            r"OutOfOrderSequence|UnknownProducerId"
         ),
-        "The broker at {broker} does not answer; is it running, and is this its address?",
+        Kind.OUTAGE,
+        "The broker at {broker} does not answer.",
     ),
     (
-        r"RecordTooLarge",
-        "The broker at {broker} refuses a message as too large; raise its message.max.bytes.",
-    ),
-    (
-        r"Checksum error: (?:file:)?(\S+) at",
-        "{0!r} is damaged: its checksum does not agree. To fix: tallystick rebuild.",
-    ),
-    (
-        r"No space left on device",
-        "No space is left on the disk of the checkpoint location or of the output.",
-    ),
-    (
-        r"OutOfMemoryError|Java heap space",
-        "Spark ran out of memory; assign more, or fewer blocks for each micro-batch.",
+        r"Python worker (?:exited|failed to connect)|python worker.*crashed|ExecutorLostFailure",
+        Kind.PASSING,
+        "A Python worker of Spark's ended.",
     ),
 )
 
 
-def sentence(text: str, broker: str) -> str:
-    """One sentence for the text of a query's exception."""
+def failure_of(text: str, broker: str) -> Failure:
+    """What the text of a query's exception means."""
     text = _SQLSTATE.sub("", text)
-    for pattern, message in _SENTENCES:
+    for pattern, kind, message in _FAILURES:
         found = re.search(pattern, text)
         if found:
-            return message.format(*found.groups(), broker=repr(broker))
+            return Failure(kind, message.format(*found.groups(), broker=repr(broker)))
+    return Failure(Kind.PERSON, f"The query ended by itself: {_cause(text)}")
+
+
+def _cause(text: str) -> str:
     causes = _CAUSE.findall(text)
     own_message = _OWN_MESSAGE.search(text)
     if causes:
@@ -87,4 +123,4 @@ def sentence(text: str, broker: str) -> str:
         reason = own_message[1]
     else:
         reason = next((line for line in text.splitlines() if line.strip()), "without a message")
-    return f"The query ended by itself: {reason.strip()[:300]}"
+    return reason.strip()[:300]

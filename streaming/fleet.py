@@ -29,6 +29,7 @@ from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.coordinates.values.topics import FLEET
 from tallystick.streaming.batch import BatchContent, doubt, sort_out
+from tallystick.streaming.journal_holes import holes
 from tallystick.streaming.membership import leave_out_retired, name_strangers, retired_by
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.table_sink import END_BATCH
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.results import IncidentChange, SubjectCheck
     from tallystick.streaming.answers import Absence
     from tallystick.streaming.checkpoint import CheckpointLocation
+    from tallystick.streaming.journal_holes import PlannedOffsets
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import DeadLetterRow, KafkaSink
     from tallystick.streaming.table_sink import TableSink
@@ -154,18 +156,26 @@ class FleetStep:
         """Take one micro-batch."""
         try:
             # One action, so the operator runs once; Arrow, because fleet events have arrays.
-            self.absorb(frame.toArrow(), batch_id, self._checkpoint.batch_time_us(batch_id))
+            table, now_us = frame.toArrow(), self._checkpoint.batch_time_us(batch_id)
+            self.absorb(table, batch_id, now_us, self._checkpoint.planned_offsets(batch_id))
         except Exception as error:
             self.failure = error
             raise
 
-    def absorb(self, table: pa.Table, batch_id: int, now_us: int) -> None:
+    def absorb(
+        self,
+        table: pa.Table,
+        batch_id: int,
+        now_us: int,
+        planned: Sequence[PlannedOffsets] = (),
+    ) -> None:
         """Take the rows of a micro-batch, for the first time or again.
 
         Args:
             table: The rows.
             batch_id: Its number.
             now_us: When Spark planned it, on the job's clock.
+            planned: What it was to read of the journal topic.
         """
         if self._done_batch_id != batch_id - 1:
             self._load(batch_id)
@@ -179,6 +189,7 @@ class FleetStep:
         leave_out_retired(content, answers)
         absent = filter(None, self._rounds.absences(now_us).values())
         controls = list(answers.obey(content.controls, absent))
+        content.observations += holes(planned, content.read)
         content.observations += name_strangers(content.strangers, answers)
         output = self._fleet.absorb(content.fleet_events)
         seen = _newest_times(content.fleet_events)
@@ -431,7 +442,8 @@ class FleetStep:
             self._incidents = Incidents.of(self._tables.incidents())
             code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
             file = self._checkpoint.state_file(batch_id - 1)
-            self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, f"{str(file)!r}: {error}"))
+            why = f"{str(file)!r}: {error}"
+            self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, error=why))
 
     def _state(self) -> bytes:
         parts = (self._rounds, self._checks, self._incidents, self._verdicts, self._fleet)

@@ -34,6 +34,7 @@ COUNTERS = (
     "collections_closed",
     "collections_late",
     "micro_batches",
+    "outages",
 )
 GAUGES = (
     "collections_open",
@@ -43,6 +44,7 @@ GAUGES = (
     "state_instances",
     "state_memory_bytes",
     "fleet_state_bytes",
+    "is_waiting",
 )
 
 

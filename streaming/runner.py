@@ -1,7 +1,8 @@
 """Runs the job: the auditor query, with the collector query beside it when it is wanted.
 
-A run ends when it is stopped, when a query ends by itself, or, with ``available_now``, when what
-was in the journal topic at the start has been audited.
+A run ends when it is stopped, when a query ends by a failure that asks for a person, or, with
+``available_now``, when what was in the journal topic at the start has been audited. While the
+broker is away it waits (``restarts``).
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import signal
 import threading
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from tallystick.coordinates.values.errors import AuditError
@@ -30,12 +32,18 @@ from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import QUERY_NAME as COLLECTOR_QUERY
 from tallystick.streaming.collector import start_collector
 from tallystick.streaming.errors import QueryError
-from tallystick.streaming.failures import sentence
+from tallystick.streaming.failures import Failure, Kind, failure_of
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics, ProgressListener
+from tallystick.streaming.restarts import LastingQuery, Outages
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.schema import STATE_FIELD, STATE_NAME
-from tallystick.streaming.session import SessionSettings, start_session, stop_session
+from tallystick.streaming.session import (
+    SessionSettings,
+    jvm_end,
+    start_session,
+    stop_session,
+)
 from tallystick.streaming.sinks import KafkaSink
 from tallystick.streaming.source import MAX_BLOCKS_PER_TRIGGER, read_journal, read_requests
 from tallystick.streaming.table_sink import TableSink
@@ -163,6 +171,11 @@ def run_job(
             metrics = Metrics(report, watchers)
             job = AuditJob(spark, settings, checkpoint, validate, metrics, alert=alert)
             return job.run(stop, started)
+        except (Py4JError, OSError) as error:
+            ended = jvm_end()
+            if ended is None:
+                raise
+            raise QueryError(f"{ended} What was read is kept; start the job again.") from error
         finally:
             stop_session(spark)
 
@@ -230,32 +243,22 @@ class AuditJob:
         )
         self._tables.compare()
         self._spark.streams.addListener(listener)
-        collector: StreamingQuery | None = None
-        auditor: StreamingQuery | None = None
+        outages = Outages(self._report_outage)
+        queries: list[LastingQuery] = []
         try:
             with self._one_sentence():
-                auditor = self._start_auditor()
+                auditor = self._lasting(AUDITOR_QUERY, self._start_auditor, outages)
+                queries.append(auditor)
                 if self._settings.collect_interval_s is not None:
-                    collector = start_collector(
-                        self._spark,
-                        self._settings.bootstrap_servers,
-                        options=self._settings.kafka,
-                        checkpoint_location=self._checkpoint.collector,
-                        interval_s=self._settings.collect_interval_s,
-                        topic=self._settings.collect_topic,
-                    )
+                    queries.insert(0, self._lasting(COLLECTOR_QUERY, self._collector, outages))
                 if started is not None:
                     started()
                 self._metrics.notify(lambda watcher: watcher.started())
-                queries = [query for query in (auditor, collector) if query is not None]
-                while all(query.isActive for query in queries) and not stop.wait(POLL_INTERVAL_S):
+                while all(query.goes_on() for query in queries) and not stop.wait(POLL_INTERVAL_S):
                     pass
                 self._metrics.notify(lambda watcher: watcher.ended())
-                self._stop_collector(collector)
-                collector = None
-                drain(auditor, self._settings.drain_timeout_s)
-                # A query that ended by itself reports why.
-                auditor.awaitTermination()
+                for query in queries:
+                    query.drain(self._settings.drain_timeout_s)
                 if self._settings.history_ends and not stop.is_set():
                     self._step.finish(self._finish_instances())
                 else:
@@ -263,12 +266,42 @@ class AuditJob:
                     self._step.pause(now_us, is_history=self._settings.available_now)
             self._tables.await_upkeep()
         finally:
-            for query in (collector, auditor):
-                if query is not None:
-                    with contextlib.suppress(Exception):
-                        query.stop()
-            self._spark.streams.removeListener(listener)
+            with contextlib.suppress(Py4JError, OSError):
+                for query in queries:
+                    query.stop()
+                self._spark.streams.removeListener(listener)
         return self._metrics.snapshot()
+
+    def _lasting(
+        self, name: str, start: Callable[[], StreamingQuery], outages: Outages
+    ) -> LastingQuery:
+        return LastingQuery(name, start, failure_of=self._failure, outages=outages)
+
+    def _failure(self, error: PySparkException) -> Failure:
+        """What ended a query; what the driver's part of it raised, Spark hands on as text."""
+        own, self._step.failure = self._step.failure, None
+        if isinstance(own, AuditError):
+            return Failure(Kind.PERSON, str(own))
+        text = str(error) if own is None else f"{own}\n{error}"
+        return failure_of(text, self._settings.bootstrap_servers)
+
+    def _report_outage(self, sentence: str | None) -> None:
+        self._metrics.set(is_waiting=sentence is not None)
+        if sentence is not None:
+            self._metrics.count(outages=1)
+        self._metrics.notify(lambda watcher: watcher.waits(sentence))
+
+    def _collector(self) -> StreamingQuery:
+        interval_s = self._settings.collect_interval_s
+        assert interval_s is not None
+        return start_collector(
+            self._spark,
+            self._settings.bootstrap_servers,
+            options=self._settings.kafka,
+            checkpoint_location=self._checkpoint.collector,
+            interval_s=interval_s,
+            topic=self._settings.collect_topic,
+        )
 
     def _start_auditor(self) -> StreamingQuery:
         blocks = read_journal(
@@ -315,42 +348,9 @@ class AuditJob:
             outputs += (begun, audit.finish())
         return outputs
 
-    def _stop_collector(self, collector: StreamingQuery | None) -> None:
-        if collector is None:
-            return
-        is_by_itself = not collector.isActive
-        drain(collector, self._settings.drain_timeout_s)
-        if is_by_itself:
-            collector.awaitTermination()
-
     @contextlib.contextmanager
     def _one_sentence(self) -> Iterator[None]:
         try:
             yield
         except PySparkException as error:
-            if isinstance(self._step.failure, AuditError):
-                raise QueryError(str(self._step.failure)) from error
-            message = sentence(str(error), self._settings.bootstrap_servers)
-            raise QueryError(message) from error
-
-
-def drain(query: StreamingQuery, timeout_s: float) -> None:
-    """Stop a query between two micro-batches, or after the timeout anyway.
-
-    A stop in the middle of one loses nothing, but its work is done again by the next run, and a
-    request of the collector may then be in its topic twice.
-    """
-    deadline = time.monotonic() + timeout_s
-    done_before = _micro_batches_done(query)
-    while query.isActive and time.monotonic() < deadline:
-        is_between = not query.status["isTriggerActive"]
-        if is_between or _micro_batches_done(query) > done_before:
-            break
-        time.sleep(POLL_INTERVAL_S / 10)
-    if query.isActive:
-        query.stop()
-
-
-def _micro_batches_done(query: Any) -> int:
-    progress = query.lastProgress
-    return -1 if progress is None else int(progress["batchId"])
+            raise QueryError(self._failure(error).sentence) from error

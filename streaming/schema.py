@@ -51,6 +51,7 @@ DEAD_LETTER = "dead_letter"
 REQUEST = "request"
 CONTROL = "control"
 NOT_LISTED = "not_listed"
+READ = "read"
 
 AUDIT_ROWS = StructType(
     [
@@ -72,7 +73,8 @@ AUDIT_ROWS = StructType(
 were read, of how many bytes, ``document`` (JSON of findings, observations and cuts) and
 ``fleet_events`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was. REQUEST and CONTROL, one a message of the collect and of the
-control topic: ``value``. NOT_LISTED, one an instance that is not listed: ``blocks``."""
+control topic: ``value``. NOT_LISTED, one an instance that is not listed: ``blocks``. READ, one a
+key and partition of the journal topic: the first ``offset``, and how many messages (``blocks``)."""
 
 
 def encode_document(

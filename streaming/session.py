@@ -5,6 +5,7 @@ Spark keeps the settings of a process's first session, so a process has one sess
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
 from pyspark.java_gateway import launch_gateway
@@ -28,6 +30,9 @@ if TYPE_CHECKING:
 
 LOG_TAIL_LINES = 5
 JVM_STOP_S = 20.0
+JVM_END_S = 5.0
+OUT_OF_MEMORY_STATUS = 3
+"""Of a JVM that was started with ``ExitOnOutOfMemoryError``."""
 
 # Everything of the JVM goes to one file; users read one sentence, and the file when they want more.
 # Spark and Kafka repeat the same warnings for each attempt, hence ERROR for the chatty ones.
@@ -86,6 +91,8 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
         # The JVM mostly moves bytes. Its optimising compiler cost 0.7 s of processor time for each
         # million events, more than the moving, and did not make it faster (docs/streaming.md).
         "spark.driver.extraJavaOptions": (
+            # After an OutOfMemoryError any thread may be gone: it ends instead of half working.
+            "-XX:+ExitOnOutOfMemoryError "
             f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={log4j2_file.as_uri()}"
         ),
         # Workers find the packages beside this one.
@@ -191,10 +198,13 @@ def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
 def stop_session(spark: SparkSession) -> None:
     """Stops the session and waits for its JVM, so that nothing is left running after it."""
     gateway = SparkContext._gateway  # noqa: SLF001  Spark has no other way to its process
-    spark.stop()
+    # A JVM that has ended cannot be asked to stop.
+    with contextlib.suppress(Py4JError, OSError):
+        spark.stop()
     if gateway is None:
         return
-    gateway.shutdown()
+    with contextlib.suppress(Py4JError, OSError):
+        gateway.shutdown()
     # The next session of this process gets a JVM of its own, with its own settings.
     SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001
     process: subprocess.Popen[bytes] = gateway.proc
@@ -205,6 +215,26 @@ def stop_session(spark: SparkSession) -> None:
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()
+
+
+def jvm_end() -> str | None:
+    """How the JVM has ended, as a sentence; None: it runs.
+
+    What is asked of one that is ending fails before its process is gone, hence the wait.
+    """
+    gateway = SparkContext._gateway  # noqa: SLF001
+    if gateway is None:
+        return None
+    try:
+        status: int = gateway.proc.wait(JVM_END_S)
+    except subprocess.TimeoutExpired:
+        return None
+    if status == OUT_OF_MEMORY_STATUS:
+        return "Spark ran out of memory; raise spark_memory."
+    if status == -signal.SIGKILL:
+        return "Spark's JVM was killed by signal 9, as the kernel does when no memory is left."
+    how = f"by signal {-status}" if status < 0 else f"with status {status}"
+    return f"Spark's JVM ended {how}; its log is spark.log."
 
 
 def log_tail(log_file: Path, lines: int = LOG_TAIL_LINES) -> str:

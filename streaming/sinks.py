@@ -26,6 +26,12 @@ if TYPE_CHECKING:
     from tallystick.coordinates.results import Finding, IncidentChange
     from tallystick.coordinates.rules.topic_messages import Message
 
+WRITE_TIMEOUTS = {
+    "kafka.request.timeout.ms": "10000",
+    "kafka.delivery.timeout.ms": "30000",
+    "kafka.max.block.ms": "30000",
+}
+"""A broker that does not answer is reported within these, not after Kafka's own two minutes."""
 DEAD_LETTER_BYTES_MAX = 900_000
 """What is kept of a dead letter's value: with its headers it must still fit into a message."""
 REASON_BYTES_MAX = 2_000
@@ -80,7 +86,11 @@ class KafkaSink:
         dead_letter_topic: str = DEAD_LETTER_TOPIC,
     ) -> None:
         self._spark = spark
-        self._options = {"kafka.bootstrap.servers": bootstrap_servers, **options}
+        self._options = {
+            "kafka.bootstrap.servers": bootstrap_servers,
+            **WRITE_TIMEOUTS,
+            **options,
+        }
         self._journal_topic = journal_topic
         self._findings_topic = findings_topic
         self._incidents_topic = incidents_topic

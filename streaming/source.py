@@ -24,6 +24,7 @@ _BROKER_TIMEOUTS = {
     "kafka.default.api.timeout.ms": "15000",
     "kafka.request.timeout.ms": "10000",
     "fetchOffset.numRetries": "1",
+    "kafkaConsumer.pollTimeoutMs": "30000",
 }
 
 
@@ -37,14 +38,14 @@ def read_journal(
 ) -> DataFrame:
     """The journal topic from its beginning, as rows of ``schema.BLOCK_ROWS``.
 
-    A part of the topic that is gone (retention, or a topic made anew) stops the query: going on
-    would be silence about what was lost.
+    A part of the topic that is gone (retention, or a topic made anew) does not stop the query:
+    ``journal_holes`` names what was not read.
     """
     messages = (
         _messages(spark, bootstrap_servers, topic, options)
         .option("maxOffsetsPerTrigger", max_blocks_per_trigger)
         .option("includeHeaders", "true")
-        .option("failOnDataLoss", "true")
+        .option("failOnDataLoss", "false")
     )
     return messages.load().select(
         # A message without a key, or with one that is no text, belongs to no instance. Spark would

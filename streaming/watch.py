@@ -62,6 +62,10 @@ class Watcher(Protocol):
         """
         ...
 
+    def waits(self, sentence: str | None) -> None:
+        """The broker is away, or a process of Spark's was lost; None: that is over."""
+        ...
+
     def ended(self) -> None:
         """A query has ended by itself, or the job is to stop."""
         ...

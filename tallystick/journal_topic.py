@@ -8,16 +8,19 @@ from typing import TYPE_CHECKING
 from tallystick import terminal
 from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_clients.choice import kafka_client
+from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.publisher import KafkaSettings
 from tallystick.require_broker import require_broker
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tallystick.producers.kafka_clients.protocol import KafkaClient
-    from tallystick.producers.publisher import Delivery, EventSink
+    from tallystick.producers.publisher import EventSink
+    from tallystick.runs.producer_metrics import ProducerMetrics
     from tallystick.settings import Settings
+
+PATIENCE_S = 60.0
+FIRST_PAUSE_S = 1.0
 
 
 def client_of(settings: Settings) -> KafkaClient:
@@ -51,18 +54,50 @@ def prepare_topics(settings: Settings, *names: str) -> None:
     )
 
 
-def kafka_settings(settings: Settings) -> KafkaSettings:
-    """How blocks go to the journal's topic."""
+def kafka_settings(settings: Settings, metrics: ProducerMetrics | None = None) -> KafkaSettings:
+    """How blocks go to the journal's topic; an outage is noticed, and counted."""
+
+    def report(sentence: str | None) -> None:
+        if metrics is not None and sentence is not None:
+            metrics.outages += 1
+        terminal.notice(sentence or f"{settings.bootstrap_servers} acknowledges again")
+
     return KafkaSettings(
-        bootstrap_servers=settings.bootstrap_servers, topic=f"{settings.topic_prefix}.journal"
+        bootstrap_servers=settings.bootstrap_servers,
+        topic=f"{settings.topic_prefix}.journal",
+        on_outage=report,
     )
 
 
-def open_journal(
-    settings: Settings, on_delivery: Callable[[Delivery], None] | None = None
-) -> EventSink:
-    """The sink of the journal's topic; what is acknowledged is reported."""
-    return client_of(settings).open_sink(kafka_settings(settings), on_delivery)
+def open_journal(settings: Settings, metrics: ProducerMetrics | None = None) -> EventSink:
+    """The sink of the journal's topic; what is acknowledged is counted."""
+    return client_of(settings).open_sink(
+        kafka_settings(settings, metrics), None if metrics is None else metrics.delivered
+    )
+
+
+def send_patiently(settings: Settings, topic: str, key: bytes, value: bytes) -> None:
+    """Send one message; while no broker answers, try again for ``PATIENCE_S``.
+
+    Raises:
+        BrokerUnreachableError: No broker has taken it in this time.
+    """
+    end, pause_s = time.monotonic() + PATIENCE_S, FIRST_PAUSE_S
+    while True:
+        try:
+            require_broker(settings)
+            client_of(settings).send(settings.bootstrap_servers, topic, key, value)
+            return
+        except BrokerUnreachableError:
+            if time.monotonic() + pause_s > end:
+                raise
+            if pause_s == FIRST_PAUSE_S:
+                terminal.notice(
+                    f"no Kafka broker answers at {settings.bootstrap_servers!r};"
+                    f" trying again for {PATIENCE_S:.0f} s"
+                )
+            time.sleep(pause_s)
+            pause_s *= 2
 
 
 def open_requests(settings: Settings) -> CollectRequests:

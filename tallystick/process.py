@@ -18,8 +18,11 @@ from typing import final
 from tallystick import terminal
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.errors import ExitCode
+from tallystick.producers.publisher import DeliveryError, UnacknowledgedError
 from tallystick.streaming.errors import QueryError
 
+ENDED_BY_ITSELF = (QueryError, DeliveryError, UnacknowledgedError)
+"""Errors of what ran: all others are known before it runs."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -73,7 +76,7 @@ def run(command: Callable[[], int]) -> int:
     except AuditError as error:
         for line in str(error).splitlines():
             terminal.notice(line)
-        return ExitCode.FAILED if isinstance(error, QueryError) else ExitCode.MISUSE
+        return ExitCode.FAILED if isinstance(error, ENDED_BY_ITSELF) else ExitCode.MISUSE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Terminated:

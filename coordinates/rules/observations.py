@@ -24,6 +24,16 @@ RECORDS_REPEATED = reason("journal_repeated", "records {first} to {last} came ag
 STALE_EPOCH = reason(
     "journal_stale_epoch", "a block of epoch {epoch} came after epoch {newest}: dropped"
 )
+TOPIC_MESSAGES_GONE = reason(
+    "topic_messages_gone",
+    "topic {topic!r}, partition {partition}: expected offset {expected}, found {found}: messages"
+    " are gone that were not read (retention has passed them, or the topic was made anew)",
+)
+TOPIC_PARTITION_GONE = reason(
+    "topic_partition_gone",
+    "topic {topic!r}, partition {partition}: expected offset {expected}, and the partition is gone:"
+    " the topic was made anew",
+)
 MESSAGE_UNREADABLE = reason("message_unreadable", "{error}")
 BLOCK_UNREADABLE = reason(
     "block_unreadable", "a block could not be read and went to the dead letters: {error}"

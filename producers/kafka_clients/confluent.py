@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import threading
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final
 
@@ -14,7 +17,6 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from tallystick.coordinates.events.block_codec import block_headers
-from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_clients.errors import (
     BrokerUnreachableError,
     KafkaPropertyError,
@@ -25,17 +27,21 @@ from tallystick.producers.kafka_clients.errors import (
 )
 from tallystick.producers.kafka_clients.properties import KafkaProperties, without_secrets
 from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message
+from tallystick.producers.outages import OutageWatch
 from tallystick.producers.publisher import (
     CLIENT_ID,
+    CLOSE_S,
     Delivery,
     DeliveryError,
     KafkaSettings,
+    UnacknowledgedError,
     split_to_size,
 )
 
 if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block
 
+FLUSH_S = 0.1
 _QUIET = {"log_level": 2}
 """Broker trouble shows as failed calls and deliveries; librdkafka would also print it."""
 _REFUSALS = frozenset(
@@ -96,13 +102,14 @@ class ConfluentClient:
             raise KafkaPropertyError("of librdkafka", reason) from None
         return client, events
 
-    def _producer(self, servers: str, timeout_s: float, **more: Any) -> tuple[Any, _Events]:
+    def _producer(self, servers: str, timeout_s: float | None, **more: Any) -> tuple[Any, _Events]:
         return self._made(
             Producer,
             bootstrap_servers=servers,
             acks="all",
             enable_idempotence=True,
-            delivery_timeout_ms=int(timeout_s * 1000),
+            # 0 is never.
+            delivery_timeout_ms=int((timeout_s or 0) * 1000),
             allow_auto_create_topics=False,
             **more,
         )
@@ -192,6 +199,11 @@ class _Sink:
         self._is_closed = False
         self._producer = producer
         self._events = events
+        self._polling = threading.Lock()
+        self._watch = OutageWatch(
+            settings.bootstrap_servers, settings.on_outage or (lambda _: None), self._is_waiting
+        )
+        self._watch.start()
 
     def send(self, block: Block) -> None:
         """Hand over a block, in as many messages as it needs."""
@@ -201,8 +213,17 @@ class _Sink:
         settings = self._settings
         for piece, value in split_to_size(block, settings.message_bytes_max, settings.topic):
             self._produce(piece, value)
-        self._producer.poll(0)
+        self._poll(0)
         self._require_sound()
+
+    def _poll(self, timeout_s: float) -> None:
+        """Take in delivery reports; by one thread at a time, as they are counted."""
+        with self._polling:
+            self._producer.poll(timeout_s)
+
+    def _is_waiting(self) -> bool:
+        self._poll(0)
+        return len(self._producer) > 0
 
     def _produce(self, block: Block, value: bytes) -> None:
         def report(error: Any, message: Any) -> None:
@@ -218,9 +239,8 @@ class _Sink:
                     on_delivery=report,
                 )
             except BufferError:
-                # The queue is full. Deliveries make room, and so do failures: each message has a
-                # delivery timeout, so this ends.
-                self._producer.poll(0.1)
+                # The queue is full: the sender waits, as long as an outage is.
+                self._poll(0.1)
                 self._require_sound()
             except KafkaException as error:
                 raise DeliveryError(block, self._settings.topic, None, error) from error
@@ -234,7 +254,9 @@ class _Sink:
                 if error.code() in _NOT_ALLOWED:
                     reason = not_allowed("write")
                 self._failure = DeliveryError(block, message.topic(), message.partition(), reason)
-        elif self._on_delivery is not None:
+            return
+        self._watch.delivered()
+        if self._on_delivery is not None:
             self._on_delivery(
                 Delivery(block.instance_id, len(block), value_bytes, message.latency())
             )
@@ -245,19 +267,26 @@ class _Sink:
 
     def flush(self) -> None:
         """Wait for every delivery report."""
-        # Each message is reported within its delivery timeout; the second covers the reporting.
-        left = self._producer.flush(self._settings.delivery_timeout_s + 1)
+        self._flush(math.inf)
+
+    def _flush(self, timeout_s: float) -> None:
+        """In small pieces, so that a signal is heard."""
+        end = time.monotonic() + timeout_s
+        while left := len(self._producer):
+            with self._polling:
+                self._producer.flush(FLUSH_S)
+            self._require_sound()
+            if time.monotonic() > end:
+                raise UnacknowledgedError(self._settings, f"{left} messages")
         self._require_sound()
-        if left:
-            raise AuditError(
-                f"topic {self._settings.topic!r} at {self._settings.bootstrap_servers!r}: {left}"
-                " messages without a delivery report"
-            )
 
     def close(self) -> None:
-        """Flush, then take nothing more."""
+        """Wait a little, then take nothing more."""
         self._is_closed = True
-        self.flush()
+        try:
+            self._flush(CLOSE_S)
+        finally:
+            self._watch.close()
 
 
 @final

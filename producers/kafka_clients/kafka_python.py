@@ -19,7 +19,6 @@ from kafka.errors import (
 )
 
 from tallystick.coordinates.events.block_codec import block_headers
-from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_clients.errors import (
     BrokerRefusesError,
     BrokerUnreachableError,
@@ -31,17 +30,22 @@ from tallystick.producers.kafka_clients.errors import (
 from tallystick.producers.kafka_clients.kafka_python_arguments import kafka_python_arguments
 from tallystick.producers.kafka_clients.properties import KafkaProperties
 from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message
+from tallystick.producers.outages import OutageWatch
 from tallystick.producers.publisher import (
     CLIENT_ID,
+    CLOSE_S,
     Delivery,
     DeliveryError,
     KafkaSettings,
+    UnacknowledgedError,
     split_to_size,
 )
 
 if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block
 
+FOREVER_MS = 2**31 - 1
+REQUEST_MS = 30_000
 _NOT_ALLOWED = (TopicAuthorizationFailedError, ClusterAuthorizationFailedError)
 
 
@@ -59,18 +63,18 @@ class KafkaPythonClient:
     def __init__(self, properties: KafkaProperties) -> None:
         self._arguments = {"client_id": CLIENT_ID, **kafka_python_arguments(properties)}
 
-    def _producer(self, bootstrap_servers: str, timeout_s: float, **more: Any) -> Any:
-        timeout_ms = int(timeout_s * 1000)
+    def _producer(self, bootstrap_servers: str, timeout_s: float | None, **more: Any) -> Any:
+        timeout_ms = FOREVER_MS if timeout_s is None else int(timeout_s * 1000)
         try:
             return KafkaProducer(
                 **self._arguments,
                 bootstrap_servers=bootstrap_servers.split(","),
                 acks="all",
                 enable_idempotence=True,
-                request_timeout_ms=max(1, timeout_ms // 2),
+                request_timeout_ms=min(max(1, timeout_ms // 2), REQUEST_MS),
                 delivery_timeout_ms=timeout_ms,
                 max_block_ms=timeout_ms,
-                bootstrap_timeout_ms=timeout_ms,
+                bootstrap_timeout_ms=min(timeout_ms, int(DEADLINE_S * 1000)),
                 allow_auto_create_topics=False,
                 **more,
             )
@@ -172,7 +176,13 @@ class _Sink:
         # The client's own thread reports; it queues without bound, so the bound is kept here.
         self._changed = threading.Condition()
         self._bytes_in_flight = 0
+        self._watch = OutageWatch(
+            settings.bootstrap_servers,
+            settings.on_outage or (lambda _: None),
+            lambda: self._bytes_in_flight > 0,
+        )
         self._producer = producer
+        self._watch.start()
 
     def send(self, block: Block) -> None:
         """Hand over a block, in as many messages as it needs."""
@@ -186,7 +196,7 @@ class _Sink:
     def _wait_for_room(self, value_bytes: int) -> None:
         limit = self._settings.in_flight_bytes_max
         with self._changed:
-            # Deliveries make room and so do failures, each within its delivery timeout.
+            # Deliveries make room and so do failures; an outage holds the sender back.
             self._changed.wait_for(
                 lambda: (
                     self._failure is not None
@@ -213,6 +223,7 @@ class _Sink:
             raise self._not_delivered(block, error) from error
 
         def delivered(_metadata: Any) -> None:
+            self._watch.delivered()
             latency_s = time.perf_counter() - handed_over
             if self._on_delivery is not None:
                 self._on_delivery(Delivery(block.instance_id, len(block), len(value), latency_s))
@@ -238,25 +249,26 @@ class _Sink:
 
     def flush(self) -> None:
         """Wait for every acknowledgement."""
+        self._flush(None)
+
+    def _flush(self, timeout_s: float | None) -> None:
         with self._changed:
             is_settled = self._changed.wait_for(
-                lambda: not self._bytes_in_flight, self._settings.delivery_timeout_s + 1
+                lambda: not self._bytes_in_flight or self._failure is not None, timeout_s
             )
             if self._failure is not None:
                 raise self._failure
             if not is_settled:
-                raise AuditError(
-                    f"topic {self._settings.topic!r} at {self._settings.bootstrap_servers!r}:"
-                    f" {self._bytes_in_flight} bytes without an acknowledgement"
-                )
+                raise UnacknowledgedError(self._settings, f"{self._bytes_in_flight} bytes")
 
     def close(self) -> None:
-        """Flush, then take nothing more."""
+        """Wait a little, then take nothing more."""
         self._is_closed = True
         try:
-            self.flush()
+            self._flush(CLOSE_S)
         finally:
-            self._producer.close(timeout=self._settings.delivery_timeout_s)
+            self._watch.close()
+            self._producer.close(timeout=0)
 
 
 @final
@@ -314,7 +326,10 @@ class _Reader:
             polled = self._consumer.poll(timeout_ms=int(timeout_s * 1000), max_records=100)
         except _NOT_ALLOWED as error:
             raise NotAllowedError("read", self._topic) from error
-        except KafkaError as error:  # as of a compression whose package is not installed
+        except KafkaError as error:
+            if error.retriable:  # the broker is away
+                return []
+            # As of a compression whose package is not installed.
             raise TopicError(f"topic {self._topic!r} cannot be read: {error}") from error
         return [
             Message(

@@ -215,7 +215,7 @@ def _live(
     prepare_topics(settings, "journal", "collect")
     requests = open_requests(settings)
     try:
-        sink = open_journal(settings, None if metrics is None else metrics.delivered)
+        sink = open_journal(settings, metrics)
         live = LiveFleet(
             fleet,
             sink,
@@ -282,7 +282,7 @@ def load(
     with terminal.progress(f"sending to {settings.bootstrap_servers}"):
         achieved = run_load(
             LoadOptions(plan=plan, rate=rate, seconds=seconds, events=events),
-            kafka_settings(settings),
+            kafka_settings(settings, metrics),
             client_of(settings),
             None if metrics is None else metrics.delivered,
         )

@@ -18,7 +18,6 @@ from tallystick import terminal
 from tallystick.commands.options import BootstrapServers, Client, Directory, Json, TopicPrefix
 from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
 from tallystick.errors import MisuseError
-from tallystick.require_broker import require_broker
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -218,7 +217,7 @@ def _send(settings: Settings, control: IncidentControl) -> None:
         encode_control,
         parse_control,
     )
-    from tallystick.journal_topic import client_of
+    from tallystick.journal_topic import send_patiently
 
     # A whole id needs no tables: an acknowledgement may come from any host.
     if control.action is not ControlAction.RETIRE and not _is_whole(control.target):
@@ -228,10 +227,8 @@ def _send(settings: Settings, control: IncidentControl) -> None:
         parse_control(value)
     except IncidentControlError as error:
         raise MisuseError(str(error)) from None
-    require_broker(settings)
     topic = f"{settings.topic_prefix}.control"
-    send = client_of(settings).send
-    send(settings.bootstrap_servers, topic, control.target.encode(), value)
+    send_patiently(settings, topic, control.target.encode(), value)
     terminal.show(f"{control.action.value} of {control.target} sent to {topic}")
 
 

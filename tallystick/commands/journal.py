@@ -98,6 +98,7 @@ def _write(settings: Settings, file: str) -> None:
         for block in blocks_from_lines(lines_of(file)):
             sink.send(block)
             written += len(block)
+        sink.flush()
     except JsonLinesError as error:
         name = "standard input" if file == terminal.STANDARD_STREAM else file
         before = f"{written} records before it were written"

@@ -146,7 +146,7 @@ def _tail_into_kafka(
         tail_states = _tail_states(servers, settings, states)
         requests = open_requests(settings)
         stack.callback(requests.close)
-        sink = open_journal(settings, None if metrics is None else metrics.delivered)
+        sink = open_journal(settings, metrics)
         _run(
             servers,
             tail_states,

@@ -32,6 +32,7 @@ class JobHealth:
         self._lock = threading.Lock()
         self._progress_s = clock()
         self._is_started = self._is_ended = False
+        self._waits_for: str | None = None
         self._newest_ts = 0
         self._unanswered: str | None = "no collection has been closed since the start"
 
@@ -39,6 +40,12 @@ class JobHealth:
         """The queries run."""
         with self._lock:
             self._is_started = True
+            self._progress_s = self._clock()
+
+    def waits(self, sentence: str | None) -> None:
+        """The queries wait for the broker, or do so no more."""
+        with self._lock:
+            self._waits_for = sentence
             self._progress_s = self._clock()
 
     def ended(self) -> None:
@@ -77,7 +84,8 @@ class JobHealth:
             if self._is_ended:
                 return "the queries have ended or are to stop"
             passed_s = self._clock() - self._progress_s
-            if passed_s <= self._limit_s:
+            # What waits for the broker goes on by itself.
+            if passed_s <= self._limit_s or self._waits_for is not None:
                 return None
             if not self._is_started:
                 return f"the queries do not run {passed_s:.0f} s after the start"
@@ -92,4 +100,6 @@ class JobHealth:
         if reason is not None:
             return reason
         with self._lock:
+            if self._waits_for is not None:
+                return self._waits_for
             return self._unanswered if self._is_started else "the queries do not run yet"

@@ -82,6 +82,8 @@ FAMILIES = (
     Family("dead_letters", "counter", "messages that could not be read"),
     Family("states_unreadable", "counter", "saved states that could not be read"),
     Family("micro_batches", "counter", "micro-batches delivered"),
+    Family("outages", "counter", "times that the job had to wait for the broker, or lost a worker"),
+    Family("is_waiting", "gauge", "1 while the job waits for the broker"),
     Family("micro_batch_duration_seconds", "histogram", "what a micro-batch took",
            buckets=DURATION_BUCKETS),
     Family("state_instances", "gauge", "instances with a saved state"),

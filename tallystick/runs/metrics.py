@@ -86,6 +86,9 @@ class JobMetrics(Collector):
     def started(self) -> None:
         """Nothing to count."""
 
+    def waits(self, sentence: str | None) -> None:
+        """The job counts it by itself."""
+
     def ended(self) -> None:
         """Nothing to count."""
 

@@ -43,12 +43,14 @@ class ProducerMetrics(Collector):
     Attributes:
         registry: What a scrape reads.
         answers: How many requests for collections each instance has answered.
+        outages: How often acknowledgements have stopped.
     """
 
     def __init__(self, clock: Callable[[], float] = time) -> None:
         self._clock = clock
         self._published: dict[str, _Published] = {}
         self.answers: Callable[[], Mapping[str, int]] = dict
+        self.outages = 0
         self.registry = CollectorRegistry()
         self.registry.register(self)
         self._latency = Histogram(
@@ -96,6 +98,9 @@ class ProducerMetrics(Collector):
         for instance_id, count in list(self.answers().items())[:INSTANCES_MAX]:
             answers.add_metric((instance_id,), count)
         yield answers
+        yield CounterMetricFamily(
+            f"{PREFIX}outages", "times that Kafka has acknowledged nothing for 5 s", self.outages
+        )
 
     def serve(self, host: str, port: int) -> None:
         """Listen for scrapes, in a thread that ends with the process.

@@ -22,10 +22,40 @@ if TYPE_CHECKING:
     from tallystick.streaming.fleet import AlertTaker
     from tallystick.streaming.runner import JobSettings
     from tallystick.streaming.session import SessionSettings
-    from tallystick.streaming.watch import Watcher
+    from tallystick.streaming.watch import StepReport, Watcher
     from tallystick.terminal import Progress
 
 WAIT_S = 0.1
+
+
+@final
+class OutageNotices:
+    """Reports when the job waits for the broker, and when it goes on: a watcher of the job.
+
+    Args:
+        progress: Where to report it.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def started(self) -> None:
+        """Nothing to report."""
+
+    def stepped(self, report: StepReport) -> None:
+        """Nothing to report."""
+
+    def progressed(self, lag_blocks: Mapping[int, int] | None, duration_s: float | None) -> None:
+        """Nothing to report."""
+
+    def waits(self, sentence: str | None) -> None:
+        """An outage begins, or is over."""
+        self._progress.done(
+            "the audit goes on" if sentence is None else f"{sentence} The audit waits."
+        )
+
+    def ended(self) -> None:
+        """Nothing to report."""
 
 
 @final
@@ -149,7 +179,7 @@ class StreamRun:
                 stop=self._stop,
                 validate=self._validate,
                 report=self._take,
-                watchers=self._watchers,
+                watchers=(*self._watchers, OutageNotices(self._progress)),
                 started=report_started,
                 alert=self._alert,
             )

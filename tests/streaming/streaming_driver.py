@@ -28,12 +28,12 @@ def main() -> int:
     log_file = Path(given.pop("log_file"))
     for name in ("checkpoint", "output"):
         given[name] = Path(given[name])
-    said = -1.0
+    said = None
 
     def report(metrics) -> None:
         nonlocal said
-        if metrics["micro_batches"] != said:
-            said = metrics["micro_batches"]
+        if (metrics["micro_batches"], metrics["outages"]) != said:
+            said = metrics["micro_batches"], metrics["outages"]
             print(json.dumps(dict(metrics)), flush=True)  # noqa: T201
 
     stop = threading.Event()

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import final
 
@@ -76,17 +77,27 @@ class Job:
                 assert time.monotonic() < deadline, "a process of the job is still there"
                 time.sleep(0.05)
 
+    def jvm(self) -> int:
+        """The process of its JVM: its only child."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
+        [child] = map(int, children.read_text().split())
+        return child
+
     def wait_for(self, batches: int) -> None:
         """Read what the job says until it has done so many micro-batches."""
+        self.wait_until(lambda metrics: metrics["micro_batches"] >= batches)
+
+    def wait_until(self, condition: Callable[[dict[str, float]], object]) -> None:
+        """Read what the job says until something holds."""
         deadline = time.monotonic() + DEADLINE_S
         line = ""
         while time.monotonic() < deadline:
             line = self.process.stdout.readline() or line
-            if line and json.loads(line)["micro_batches"] >= batches:
+            if line and condition(json.loads(line)):
                 return
             if self.process.poll() is not None:
                 break
-        pytest.fail(f"waited for {batches} micro-batches: {line!r} {self.process.stderr.read()!r}")
+        pytest.fail(f"waited in vain: {line!r} {self.process.stderr.read()!r}")
 
 
 def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, tmp_path):
@@ -161,12 +172,30 @@ def test_a_signal_drains_and_ends_with_0(broker, tmp_path, number):
     assert table_reader.read_findings(tmp_path / "out")
 
 
-def test_a_broker_that_does_not_answer_is_one_sentence(tmp_path):
-    """On standard error one line; the stack trace is in the log file."""
-    with Job(tmp_path, bootstrap_servers="127.0.0.1:9", available_now=True) as job:
+def test_a_jvm_that_is_killed_ends_the_job_with_one_sentence(broker, tmp_path):
+    """No stack trace, no process left; the next job goes on."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    blocks = [history(name, 4, broken=frozenset({1})) for name in INSTANCES]
+    produce(servers, topics["journal_topic"], blocks, 100)
+    with Job(tmp_path, bootstrap_servers=servers, collect_interval_s=1.0, **topics) as job:
+        job.wait_for(1)
+        os.kill(job.jvm(), signal.SIGKILL)
         _, errors = job.process.communicate(timeout=DEADLINE_S)
     assert job.process.returncode == 2
-    assert errors.splitlines() == [
-        "The broker at '127.0.0.1:9' does not answer; is it running, and is this its address?"
-    ]
+    said = "Spark's JVM was killed by signal 9, as the kernel does when no memory is left. "
+    assert f"{said}What was read is kept; start the job again.\n" == errors
+    with Job(tmp_path, bootstrap_servers=servers, available_now=True, **topics) as job:
+        _, errors = job.process.communicate(timeout=DEADLINE_S)
+        assert (0, "") == (job.process.returncode, errors)
+    assert len(table_reader.read_findings(tmp_path / "out")) == len(INSTANCES)
+
+
+def test_a_broker_that_does_not_answer_is_waited_for(tmp_path):
+    """The job goes on asking until it is stopped; the stack trace is in the log file."""
+    with Job(tmp_path, bootstrap_servers="127.0.0.1:9") as job:
+        job.wait_until(lambda metrics: metrics["outages"])
+        job.process.send_signal(signal.SIGTERM)
+        _, errors = job.process.communicate(timeout=DEADLINE_S)
+    assert (0, "") == (job.process.returncode, errors)
     assert "TimeoutException" in job.log_file.read_text()

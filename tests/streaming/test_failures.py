@@ -4,23 +4,25 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.streaming.failures import sentence
+from tallystick.streaming.failures import Kind, failure_of
 
 STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQLSTATE: XXKST"
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "kind", "said"),
     [
         (
             "org.apache.kafka.common.errors.UnknownTopicOrPartitionException: it is not here",
-            "A topic is missing on the broker at '127.0.0.1:9'; make the topics first.",
+            Kind.OUTAGE,
+            "A topic is missing on the broker at '127.0.0.1:9'; make the topics again.",
         ),
         (
             (
                 "Caused by: errors.TopicAuthorizationException: Not authorized"
                 " to access topics: [tallystick.findings]"
             ),
+            Kind.PERSON,
             "This user may not do that to topic 'tallystick.findings' at '127.0.0.1:9'",
         ),
         (
@@ -28,41 +30,59 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
                 "errors.GroupAuthorizationException: Not authorized to access"
                 " group: spark-kafka-source-1"
             ),
+            Kind.PERSON,
             "This user may not use group 'spark-kafka-source-1'",
         ),
         (
             ("errors.ClusterAuthorizationException: Cluster authorization failed."),
+            Kind.PERSON,
             "This user may not write to '127.0.0.1:9'",
         ),
         (
             "org.apache.kafka.common.errors.SaslAuthenticationException: Authentication failed",
+            Kind.PERSON,
             "do not accept each other: Authentication failed (docs/kafka.md)",
         ),
         (
             "org.apache.kafka.common.errors.TimeoutException: Timed out waiting for a node",
-            "The broker at '127.0.0.1:9' does not answer; is it running, and is this its address?",
+            Kind.OUTAGE,
+            "The broker at '127.0.0.1:9' does not answer.",
         ),
         (
-            "Partition t-0's offset was changed from 50 to 3, some data may have been missed.",
-            "Part of the journal topic is gone from '127.0.0.1:9'",
+            "Caused by: org.apache.kafka.common.errors.NotEnoughReplicasException: 1 of 2",
+            Kind.OUTAGE,
+            "The broker at '127.0.0.1:9' does not answer.",
         ),
-        ("java.io.IOException: No space left on device", "No space is left on the disk"),
+        ("java.io.IOException: No space left on device", Kind.PERSON, "No space is left"),
+        ("java.lang.OutOfMemoryError: Java heap space", Kind.PERSON, "Spark ran out of memory"),
+        (
+            "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
+            Kind.PASSING,
+            "A Python worker of Spark's ended.",
+        ),
         (
             "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/1.zip at 512 exp: 9",
+            Kind.PERSON,
             "'/c/1.zip' is damaged: its checksum does not agree. To fix: tallystick rebuild.",
         ),
         (
             'File "x.py", line 1\nValueError: expected a thing\n SQLSTATE: XXKST\n== Plan ==\nScan',
+            Kind.PERSON,
             "The query ended by itself: ValueError: expected a thing",
         ),
-        ("no words that are known", "The query ended by itself: no words that are known"),
-        ("", "The query ended by itself: without a message"),
+        (
+            "no words that are known",
+            Kind.PERSON,
+            "The query ended by itself: no words that are known",
+        ),
+        ("", Kind.PERSON, "The query ended by itself: without a message"),
     ],
 )
-def test_what_a_user_can_mend_is_one_sentence(text, said):
+def test_what_a_user_can_fix_is_one_sentence(text, kind, said):
     """The sentence names the broker and what to do; no stack trace, one line."""
     for form in (text, STREAM_FAILED.format(text)) if text else (text,):
-        found = sentence(form, "127.0.0.1:9")
+        found = failure_of(form, "127.0.0.1:9")
+        assert kind is found.kind
         if "no words" not in text:
-            assert said in found
-        assert "\n" not in found
+            assert said in found.sentence
+        assert "\n" not in found.sentence

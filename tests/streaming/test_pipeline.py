@@ -6,13 +6,17 @@ import json
 import os
 import threading
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from jsonschema import validate
 from streaming_journals import history, make_topics, produce, read_topic, send_raw
 
@@ -29,17 +33,17 @@ from tallystick.coordinates.events.incident_control import (
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
-from tallystick.coordinates.rules.explanation import finding_document
+from tallystick.coordinates.rules.explanation import finding_document, observation_text
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.streaming import table_reader
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import start_collector
-from tallystick.streaming.errors import QueryError
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics
+from tallystick.streaming.restarts import drain
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.runner import AuditJob, JobSettings, drain
+from tallystick.streaming.runner import AuditJob, JobSettings
 from tallystick.streaming.schema import AUDIT_ROWS, BLOCK_ROWS
 from tallystick.streaming.table_sink import TableSink
 from tests.support.wrong_clocks import WRONG_CLOCKS, whole_journals
@@ -92,10 +96,10 @@ def wait_until(condition, what: str) -> None:
         time.sleep(0.05)
 
 
-def run(spark, settings: JobSettings, stop=None, validate=None) -> dict[str, float]:
+def run(spark, settings: JobSettings, stop=None, validate=None, watchers=()) -> dict[str, float]:
     layout = Layout(SHUFFLE_PARTITIONS, settings.journal_topic)
     with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
-        job = AuditJob(spark, settings, checkpoint, validate, Metrics())
+        job = AuditJob(spark, settings, checkpoint, validate, Metrics(watchers=watchers))
         return job.run(stop or threading.Event())
 
 
@@ -412,32 +416,76 @@ def test_a_run_ends_when_it_is_told_to(spark, broker, tmp_path):
     ))["records"] == 0  # fmt: skip
 
 
-def test_a_missing_topic_is_one_sentence(spark, broker, tmp_path):
-    """What a user can fix comes without a stack trace."""
-    settings = JobSettings(
-        broker.bootstrap_servers, tmp_path / "cp", tmp_path / "out", journal_topic="nowhere"
+def test_a_missing_topic_is_waited_for(spark, broker, tmp_path):
+    """It is reported once, and read when it is there."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    journal = topics["journal_topic"] = f"late{uuid.uuid4().hex[:8]}"
+    settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", **topics)
+    stop, reported = threading.Event(), []
+    watcher = SimpleNamespace(
+        started=lambda: None, ended=lambda: None, stepped=lambda _: None, waits=reported.append
     )
-    with pytest.raises(QueryError, match="A topic is missing on the broker at"):
-        run(spark, settings)
+    thread = threading.Thread(target=lambda: run(spark, settings, stop, watchers=[watcher]))
+    thread.start()
+    try:
+        wait_until(lambda: reported, "a report")
+        admin = AdminClient({"bootstrap.servers": servers})
+        admin.create_topics([NewTopic(journal, 2, 1)])[journal].result(30)
+        produce(servers, journal, BLOCKS, 200)
+        wait_until(lambda: table_reader.read_findings(tmp_path / "out") == EXPECTED, "findings")
+    finally:
+        stop.set()
+        thread.join(DEADLINE_S)
+    said = f"A topic is missing on the broker at {servers!r}; make the topics again."
+    assert [said, None] == reported
 
 
-def test_a_journal_that_was_made_anew_stops_the_job(spark, broker, tmp_path):
-    """Blocks that are gone are reported, not skipped in silence."""
-    from confluent_kafka.admin import AdminClient, NewTopic
-
+def test_a_journal_that_was_made_anew_is_a_hole(spark, broker, tmp_path):
+    """Blocks that are gone are named, not skipped in silence, and the job goes on."""
     servers = broker.bootstrap_servers
     topics = make_topics(servers, partitions=1)
     journal = topics["journal_topic"]
     produce(servers, journal, BLOCKS, 50)
     settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
     run(spark, settings)
+    expected = len(read_topic(servers, journal))
     admin = AdminClient({"bootstrap.servers": servers})
     admin.delete_topics([journal])[journal].result(30)
     wait_until(lambda: journal not in admin.list_topics(timeout=10).topics, "topic gone")
     wait_until(lambda: _is_made(admin, NewTopic(journal, 1, 1)), "topic made")
     produce(servers, journal, BLOCKS[:1], 400)
-    with pytest.raises(QueryError, match="is gone from"):
-        run(spark, settings)
+    found = len(read_topic(servers, journal))
+    run(spark, settings)
+    gone = f"topic {journal!r}, partition 0: expected offset {expected}, found {found}: messages"
+    assert [True] == [text.startswith(gone) for text in holes_of(tmp_path / "out")]
+    produce(servers, journal, BLOCKS[2:], 400)
+    assert run(spark, settings)["blocks"] > 0
+    assert 1 == len(holes_of(tmp_path / "out"))
+
+
+def test_what_retention_has_passed_is_a_hole(spark, broker, tmp_path):
+    """Under a job that was stopped: the next one names the offsets, and reads what is there."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers, partitions=1)
+    journal = topics["journal_topic"]
+    produce(servers, journal, BLOCKS[:1], 50)
+    settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
+    run(spark, settings)
+    expected = len(read_topic(servers, journal))
+    produce(servers, journal, BLOCKS[1:], 50)
+    admin = AdminClient({"bootstrap.servers": servers})
+    part = TopicPartition(journal, 0, expected + 2)
+    admin.delete_records([part])[part].result(30)
+    assert run(spark, settings)["blocks"] == len(read_topic(servers, journal))
+    gone = f"topic {journal!r}, partition 0: expected offset {expected}, found {expected + 2}: "
+    assert [True] == [text.startswith(gone) for text in holes_of(tmp_path / "out")]
+
+
+def holes_of(output) -> list[str]:
+    seen = table_reader.observations_of(table_reader.read_observations(output))
+    assert all(one.is_undecided for one in seen if not one.instance_id)
+    return [observation_text(one) for one in seen if not one.instance_id]
 
 
 def _is_made(admin, topic) -> bool:

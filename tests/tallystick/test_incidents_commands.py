@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick import journal_topic
 from tallystick.alerts.absence import changes
 from tallystick.alerts.alert import alert_of
 from tallystick.alerts.service import FILE
@@ -127,8 +128,9 @@ def test_until_when():
             _time_of(wrong, 0)
 
 
-def test_what_cannot_be_sent(tallystick, audited):
+def test_what_cannot_be_sent(tallystick, audited, monkeypatch):
     """A time that is over, no reason, no broker: status 2, and nothing is said to be sent."""
+    monkeypatch.setattr(journal_topic, "PATIENCE_S", 0.0)
     opened, *_ = audited
     name, nobody = opened.incident_id, ("--bootstrap-servers", "127.0.0.1:1")
     for arguments in (

@@ -241,6 +241,22 @@ def test_a_job_that_hangs_is_not_healthy(step):
     assert (text, text) == (health.not_healthy(), health.not_ready())
 
 
+def test_a_job_that_waits_for_its_broker_is_healthy_and_not_ready():
+    """A restart brings no broker back; when it is back the time begins anew."""
+    now = [0.0]
+    health = JobHealth(60, clock=lambda: now[0])
+    health.started()
+    health.stepped(EMPTY)
+    health.waits("The broker does not answer.")
+    now[0] = 1000.0
+    assert (None, "The broker does not answer.") == (health.not_healthy(), health.not_ready())
+    health.waits(None)
+    assert None is health.not_healthy()
+    assert "The broker does not answer." != health.not_ready()
+    now[0] = 1061.0
+    assert "no micro-batch" in str(health.not_healthy())
+
+
 def test_other_paths_and_methods(served):
     """Nothing else is served."""
     _metrics, _health, read, port = served

@@ -34,6 +34,7 @@ def test_what_kafka_acknowledged_is_counted():
     metrics.delivered(Delivery("a", 1, 50, 0.3))
     metrics.delivered(Delivery('b"\n', 2, 60, 0.3))
     metrics.answers = lambda: {"a": 4}
+    metrics.outages = 3
     port = free_base_port(1)
     metrics.serve("127.0.0.1", port)
     found = scraped(port)
@@ -47,6 +48,7 @@ def test_what_kafka_acknowledged_is_counted():
     }
     assert found[f"{PREFIX}blocks_total", 'b"\n'] == 1
     assert found[f"{PREFIX}delivery_latency_seconds_count", None] == 3
+    assert found[f"{PREFIX}outages_total", None] == 3
     described = {name for name, _ in found} - {f"{PREFIX}delivery_latency_seconds_created"}
     page = DOCS.read_text("utf-8")
     for name in described:

@@ -1,0 +1,173 @@
+"""Queries that are started again after failures that pass, with a pause that grows.
+
+A query that ends leaves its checkpoint as it was, so the next one runs the same micro-batch again.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, final
+
+from pyspark.errors import PySparkException
+
+from tallystick.streaming.errors import QueryError
+from tallystick.streaming.failures import Failure, Kind
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql.streaming.query import StreamingQuery
+
+PAUSE_S = 1.0
+PAUSE_MAX_S = 30.0
+DRAIN_POLL_S = 0.01
+PASSING_MAX = 3
+"""So often in a row a process of Spark's may be lost: then the same rows may be what kills it."""
+
+
+@final
+class Outages:
+    """What the queries wait for: one outage, however many of them it ends, and however often.
+
+    Args:
+        report: Called with a sentence when an outage begins, and with None when it is over.
+
+    Attributes:
+        count: How many there were.
+    """
+
+    def __init__(self, report: Callable[[str | None], None]) -> None:
+        self._report = report
+        self._waiting: set[str] = set()
+        self.count = 0
+
+    def begin(self, query: str, sentence: str) -> None:
+        """A query has ended, and will be started again."""
+        if not self._waiting:
+            self.count += 1
+            self._report(sentence)
+        self._waiting.add(query)
+
+    def end(self, query: str) -> None:
+        """A query runs as it should."""
+        if query in self._waiting:
+            self._waiting.remove(query)
+            if not self._waiting:
+                self._report(None)
+
+
+@final
+class LastingQuery:
+    """A query that goes on after failures that pass.
+
+    Args:
+        name: Its name.
+        start: Starts it from its checkpoint location.
+        failure_of: What the exception that ended it means.
+        outages: Learns of failures that pass.
+        clock: Seconds that never fall.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        start: Callable[[], StreamingQuery],
+        *,
+        failure_of: Callable[[PySparkException], Failure],
+        outages: Outages,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._start = start
+        self._failure_of = failure_of
+        self._outages = outages
+        self._clock = clock
+        self._pause_s = PAUSE_S
+        self._due_s: float | None = None
+        self._passed = 0
+        self._is_proven = False
+        self._query: StreamingQuery | None = None
+        self._try()
+
+    def goes_on(self) -> bool:
+        """Start it again if it is time to; False: it has ended without a failure.
+
+        Raises:
+            QueryError: What ended it asks for a person.
+        """
+        if self._query is None:
+            assert self._due_s is not None
+            if self._clock() >= self._due_s:
+                self._try()
+            return True
+        if not self._query.isActive:
+            try:
+                self._query.awaitTermination()
+            except PySparkException as error:
+                self._failed(error)
+                return True
+            return False
+        if not self._is_proven and _is_proven(self._query):
+            self._is_proven = True
+            self._pause_s, self._passed = PAUSE_S, 0
+            self._outages.end(self._name)
+        return True
+
+    def drain(self, timeout_s: float) -> None:
+        """Stop it as ``drain`` does; while it waits to be started there is nothing to stop.
+
+        Raises:
+            QueryError: It ended by itself meanwhile, by what asks for a person.
+        """
+        if self._query is not None:
+            drain(self._query, timeout_s)
+            self.goes_on()
+
+    def stop(self) -> None:
+        """Stop it now."""
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+
+    def _try(self) -> None:
+        self._is_proven = False
+        try:
+            self._query = self._start()
+        except PySparkException as error:
+            self._failed(error)
+
+    def _failed(self, error: PySparkException) -> None:
+        failure = self._failure_of(error)
+        self._passed += failure.kind is Kind.PASSING
+        if failure.kind is Kind.PERSON or self._passed > PASSING_MAX:
+            raise QueryError(failure.sentence) from error
+        self._query = None
+        self._due_s = self._clock() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, PAUSE_MAX_S)
+        self._outages.begin(self._name, failure.sentence)
+
+
+def drain(query: StreamingQuery, timeout_s: float) -> None:
+    """Stop a query between two micro-batches, or after the timeout anyway.
+
+    A stop in the middle of one loses nothing, but its work is done again by the next run, and a
+    request of the collector may then be in its topic twice.
+    """
+    deadline = time.monotonic() + timeout_s
+    done_before = _micro_batches_done(query)
+    while query.isActive and time.monotonic() < deadline:
+        is_between = not query.status["isTriggerActive"]
+        if is_between or _micro_batches_done(query) > done_before:
+            break
+        time.sleep(DRAIN_POLL_S)
+    if query.isActive:
+        query.stop()
+
+
+def _is_proven(query: Any) -> bool:
+    """Whether it has come to the end of a micro-batch, or of a poll that found nothing."""
+    return query.lastProgress is not None or query.status["message"] == "Waiting for data to arrive"
+
+
+def _micro_batches_done(query: Any) -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress["batchId"])

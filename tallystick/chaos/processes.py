@@ -1,0 +1,299 @@
+"""The processes of a round: a broker, a producer, an audit; and what is done to them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, final
+
+from tallystick.chaos.plan import Act, Kind, Plan
+from tallystick.coordinates.values.errors import AuditError
+from tallystick.deploy.broker import HOST, MAX_PORT, LocalBroker, free_ports
+from tallystick.deploy.preflight import port_problem
+from tallystick.errors import ExitCode
+from tallystick.journal_topic import prepare_topics
+from tallystick.producers.relay import Damage, Relay
+from tallystick.settings import PREFIX, Settings
+
+DEADLINE_S = 300.0
+POLL_S = 0.2
+INTERVAL_S = 2.0
+FAULT_AT_MS = 1_000
+PRODUCER, AUDITED = "produced", "audited"
+"""Prefixes of topics; where nothing is damaged on the way, there is only the first."""
+VERDICTS = {ExitCode.CONSISTENT, ExitCode.INCONSISTENT, ExitCode.UNDECIDED}
+
+
+class ChaosError(AuditError):
+    """A process has ended, or has not done in time, what it should; the message says which."""
+
+
+@final
+class Processes:
+    """All processes of a round, in a directory of its own; a context manager that ends them.
+
+    Args:
+        directory: New, or empty.
+        plan: Which fleet it is.
+    """
+
+    def __init__(self, directory: Path, plan: Plan) -> None:
+        self._directory = directory
+        self._plan = plan
+        self._started: list[subprocess.Popen[str]] = []
+        # A port that stays, also when the broker is started again.
+        self._broker = LocalBroker(directory / "broker", port=_free_port())
+        self._audit: subprocess.Popen[str] | None = None
+        self._fleet: subprocess.Popen[str] | None = None
+        self._relay: Relay | None = None
+
+    @property
+    def damage(self) -> Mapping[tuple[Damage, str], int]:
+        """What was done to the messages of which instance, and how often."""
+        return {} if self._relay is None else self._relay.done
+
+    @property
+    def tables(self) -> Path:
+        """Those of the audit."""
+        return self._directory / ".tallystick" / "audit" / "tables"
+
+    @property
+    def _audited(self) -> str:
+        """The prefix of the topics that are audited."""
+        return AUDITED if self._plan.damage else PRODUCER
+
+    def __enter__(self) -> Processes:
+        """Start the broker with its topics, the audit, then the fleet."""
+        try:
+            self._start_all()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Kill what runs."""
+        for process in self._started:
+            for pid in (process.pid, *_descendants(process.pid)):
+                _send(pid, signal.SIGKILL)
+            process.communicate()
+        _send(self._broker_pid(), signal.SIGCONT)
+        self._broker.stop()
+
+    def _start_all(self) -> None:
+        self._directory.mkdir(parents=True)
+        self._broker.start()
+        servers = self._broker.bootstrap_servers
+        for prefix in (PRODUCER, self._audited):
+            prepare_topics(Settings(bootstrap_servers=servers, topic_prefix=prefix))
+        self._start_audit()
+        self.wait(
+            (self.tables.parent / "checkpoint" / "auditor" / "offsets").exists, "the first batch"
+        )
+        plan = self._plan
+        fleet = ("--topic-prefix", PRODUCER, "--seed", str(plan.seed), "--topology", plan.topology)
+        fault = ("--fault", plan.canary, "--fault-at-ms", str(FAULT_AT_MS))
+        if plan.damage:
+            self._relay = Relay(servers, PRODUCER, AUDITED, seed=plan.seed, share=plan.damage)
+            self._relay.start()
+        self._fleet = self._start("simulate", *fleet, *fault)
+
+    def do(self, act: Act) -> None:
+        """Disturb, and bring back what does not come back by itself.
+
+        Raises:
+            ChaosError: A process has ended otherwise than it should.
+        """
+        assert self._audit is not None
+        assert self._fleet is not None
+        audit = self._audit.pid
+        if act.kind is Kind.DRIVER_KILLED:
+            _send(audit, signal.SIGKILL)
+            self._audit.wait()
+            time.sleep(act.seconds)
+            self._start_audit()
+        elif act.kind is Kind.DRIVER_ENDED:
+            _send(audit, signal.SIGTERM)
+            self._expect(self._audit, VERDICTS)
+            self._start_audit()
+        elif act.kind is Kind.JVM_KILLED:
+            _send(self._jvm(), signal.SIGKILL)
+            self._expect(self._audit, {ExitCode.FAILED})
+            self._start_audit()
+        elif act.kind is Kind.WORKER_KILLED:
+            for pid in _descendants(self._jvm()):
+                if not _children(pid):
+                    _send(pid, signal.SIGKILL)
+        elif act.kind is Kind.BROKER_KILLED:
+            _send(self._broker_pid(), signal.SIGKILL)
+            time.sleep(act.seconds)
+            self._broker.stop()
+            self._broker.start()
+        elif act.kind is Kind.BROKER_RESTARTED:
+            self._broker.stop()
+            self._broker.start()
+        else:
+            stopped = self._target(act.kind)
+            _send(stopped, signal.SIGSTOP)
+            time.sleep(act.seconds)
+            _send(stopped, signal.SIGCONT)
+
+    def _target(self, kind: Kind) -> int:
+        """The process that is stopped for a while."""
+        assert self._audit is not None
+        assert self._fleet is not None
+        if kind is Kind.JVM_STOPPED:
+            return self._jvm()
+        if kind is Kind.BROKER_STOPPED:
+            return self._broker_pid()
+        return self._fleet.pid if kind is Kind.FLEET_STOPPED else self._audit.pid
+
+    def rows(self) -> int:
+        """How many answers to collections are in the tables."""
+        from tallystick.streaming import table_reader
+
+        if not (self.tables / "cuts").exists():
+            return 0
+        return sum(cut.answer == "row" for cut in table_reader.read_cuts(self.tables))
+
+    def wait(self, condition: Callable[[], object], what: str) -> None:
+        """Wait for a condition, as long as audit and fleet run.
+
+        Raises:
+            ChaosError: One of them has ended, or it is too late.
+        """
+        end = time.monotonic() + DEADLINE_S
+        while not condition():
+            for name, process in (("audit", self._audit), ("simulate", self._fleet)):
+                if process is not None and process.poll() is not None:
+                    raise ChaosError(
+                        f"{name} ended by itself with status {process.returncode}, while waiting"
+                        f" for {what}: {self._errors(process)}"
+                    )
+            if time.monotonic() > end:
+                raise ChaosError(f"no {what} within {DEADLINE_S:.0f} s")
+            time.sleep(POLL_S)
+
+    def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """End the fleet, then the audit, and audit what is left; its result, and the replay's."""
+        assert self._audit is not None
+        assert self._fleet is not None
+        _send(self._fleet.pid, signal.SIGINT)
+        self._expect(self._fleet, {ExitCode.CONSISTENT})
+        if self._relay is not None:
+            self._relay.close()
+        _send(self._audit.pid, signal.SIGTERM)
+        self._expect(self._audit, VERDICTS)
+        audited = self._result(
+            "audit", "--topic-prefix", self._audited, "--available-now", "--json"
+        )
+        journal = self._directory / "journal.jsonl"
+        journal.write_text(
+            self._output("journal", "--topic-prefix", PRODUCER, expected={ExitCode.CONSISTENT}),
+            "utf-8",
+        )
+        return audited, self._result("replay", str(journal), "--history-goes-on", "--json")
+
+    def _result(self, *arguments: str) -> dict[str, Any]:
+        document: dict[str, Any] = json.loads(self._output(*arguments, expected=VERDICTS))
+        return document
+
+    def _output(self, *arguments: str, expected: set[ExitCode]) -> str:
+        return self._expect(self._start(*arguments), expected)
+
+    def _expect(self, process: subprocess.Popen[str], expected: set[ExitCode]) -> str:
+        """Wait for the end of a process; what it wrote to standard output."""
+        try:
+            output, _ = process.communicate(timeout=DEADLINE_S)
+        except subprocess.TimeoutExpired:
+            raise ChaosError(f"{process.args!r} did not end within {DEADLINE_S:.0f} s") from None
+        if process.returncode not in expected:
+            raise ChaosError(
+                f"{process.args!r} ended with status {process.returncode}: {self._errors(process)}"
+            )
+        return output
+
+    def _errors(self, process: subprocess.Popen[str]) -> str:
+        file = self._directory / f"errors.{self._started.index(process)}"
+        return " | ".join(file.read_text("utf-8", "replace").splitlines()[-3:])
+
+    def _start_audit(self) -> None:
+        interval = ("--collect-interval-s", str(INTERVAL_S))
+        self._audit = self._start("audit", "--topic-prefix", self._audited, "--json", *interval)
+
+    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+        """A command of tallystick, out of reach of a Ctrl-C in the terminal."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
+        # The commands are those of this installation, wherever the directory is.
+        here = str(Path(__file__).absolute().parents[2])
+        path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH"))))
+        servers = self._broker.bootstrap_servers
+        with (self._directory / f"errors.{len(self._started)}").open("w") as errors:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "tallystick.cli", *arguments],
+                cwd=self._directory,
+                env=kept | {"PYTHONPATH": path, f"{PREFIX}BOOTSTRAP_SERVERS": servers},
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                start_new_session=True,
+            )
+        self._started.append(process)
+        return process
+
+    def _jvm(self) -> int:
+        assert self._audit is not None
+        found = [pid for pid in _children(self._audit.pid) if _command(pid).endswith("java")]
+        if not found:
+            raise ChaosError("the audit has no JVM")
+        return found[0]
+
+    def _broker_pid(self) -> int:
+        process = self._broker.status().process
+        return 0 if process is None else process.pid
+
+
+def _free_port() -> int:
+    """A port that is free, as is the next one: a broker takes both."""
+    while True:
+        port, _ = free_ports()
+        if port < MAX_PORT and port_problem(port + 1, HOST) is None:
+            return port
+
+
+def _send(pid: int, number: signal.Signals) -> None:
+    """Signal one process, which may have ended; 0 is none."""
+    if pid:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            return
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            found += map(int, task.read_text("ascii").split())
+        except OSError:
+            continue
+    return found
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for child in _children(pid):
+        yield child
+        yield from _descendants(child)
+
+
+def _command(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0].decode("utf-8", "replace")
+    except OSError:
+        return ""

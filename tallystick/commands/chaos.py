@@ -1,0 +1,57 @@
+"""``tallystick chaos``: kills and stops real processes, and compares what is found."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from tallystick import terminal
+from tallystick.commands.options import Directory
+from tallystick.errors import ExitCode
+from tallystick.extras import require_stream
+from tallystick.process import stopping
+from tallystick.settings import load
+
+
+def chaos(
+    *,
+    seed: Annotated[int, typer.Option(help="Decides what is done, and to which fleet.")] = 1,
+    acts: Annotated[int, typer.Option(min=1, max=1_000, help="Disturbances in a round.")] = 6,
+    minutes: Annotated[
+        float, typer.Option(min=0, help="Begin rounds with further seeds for so long.")
+    ] = 0.0,
+    directory: Directory = None,
+) -> None:
+    """Disturb real processes; compare what is found with an undisturbed replay.
+
+    Starts a broker, a simulated fleet with a fault, and an audit; kills, stops and restarts them.
+    Findings and incidents must be those of the same journal, replayed: none lost, none made up,
+    none twice. Exit status 1: something was; the command that repeats it is printed.
+    """
+    settings = load({"directory": directory}).settings
+    require_stream("tallystick chaos")
+    from tallystick.chaos.run import rounds
+
+    place = settings.directory.absolute() / "chaos"
+    failed = done = 0
+    with stopping() as stop, terminal.progress("starting the first round") as progress:
+        for one in rounds(
+            place, seed=seed, acts=acts, seconds=minutes * 60, progress=progress, stop=stop
+        ):
+            done += 1
+            failed += bool(one.violations)
+            count = f"{len(one.plan.acts)} acts, {one.rows} answers, {one.findings} findings"
+            end = "nothing changed" if not one.violations else f"{len(one.violations)} violations"
+            terminal.show(f"seed {one.plan.seed}: {count}, {one.seconds:.0f} s: {end}")
+            for text in one.violations:
+                terminal.show((f"  {text}", "red"))
+            if one.violations:
+                terminal.show(
+                    f"  kept in {str(place / f'seed-{one.plan.seed}')!r}; again:",
+                    terminal.Command(f"  tallystick chaos --seed {one.plan.seed} --acts {acts}"),
+                )
+    terminal.show(f"{done} rounds, {failed} with violations")
+    if stop.is_set():
+        raise typer.Exit(stop.exit_code)
+    raise typer.Exit(ExitCode.INCONSISTENT if failed else ExitCode.CONSISTENT)

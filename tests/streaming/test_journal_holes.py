@@ -1,0 +1,56 @@
+"""What was to be read of the journal topic and was not is named."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick.coordinates.rules.explanation import observation_text
+from tallystick.streaming.checkpoint import CheckpointLocation, Layout
+from tallystick.streaming.journal_holes import PlannedOffsets, Read, holes
+
+FOUND = "topic 'j', partition 1: expected offset {}, found {}: messages are gone"
+GONE = "topic 'j', partition 1: expected offset {}, and the partition is gone"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "read", "named"),
+    [
+        (5, 9, Read(5, 4), None),
+        (5, 5, None, None),
+        (None, 4, Read(0, 4), None),
+        (5, 9, Read(6, 3), FOUND.format(5, 6)),  # retention passed one
+        (5, 9, None, FOUND.format(5, 9)),  # and all
+        (5, 9, Read(5, 3), FOUND.format(5, 5)),  # one in between
+        (5, 2, None, FOUND.format(5, 2)),  # made anew
+        (None, 4, Read(1, 3), FOUND.format(0, 1)),
+        (5, None, None, GONE.format(5)),
+    ],
+)
+def test_a_hole_is_named_with_what_was_expected_and_found(start, end, read, named):
+    """And leaves the run undecided."""
+    found = list(holes([PlannedOffsets("j", 1, start, end)], {} if read is None else {1: read}))
+    wanted = [] if named is None else [named]
+    assert wanted == [observation_text(one)[: len(named or "")] for one in found]
+    assert all(one.is_undecided for one in found)
+
+
+def test_what_was_planned_is_in_sparks_files(tmp_path):
+    """Beside other sources; the first micro-batch begins where the topic began."""
+    checkpoint = CheckpointLocation(tmp_path, Layout(2, "j"))
+    files = {
+        "sources/0/0": 'v1\n{"j":{"0":3,"1":0}}',
+        "offsets/0": 'v1\n{"batchTimestampMs":1}\n{"j":{"0":5,"1":0}}\n-',
+        "offsets/1": 'v1\n{"batchTimestampMs":2}\n{"j":{"0":9,"2":1}}\n{"c":{"0":7}}',
+    }
+    for name, text in files.items():
+        path = checkpoint.auditor / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    assert [PlannedOffsets("j", 0, 3, 5), PlannedOffsets("j", 1, 0, 0)] == (
+        checkpoint.planned_offsets(0)
+    )
+    assert [
+        PlannedOffsets("j", 0, 5, 9),
+        PlannedOffsets("j", 1, 0, None),
+        PlannedOffsets("j", 2, None, 1),
+    ] == checkpoint.planned_offsets(1)

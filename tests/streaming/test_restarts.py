@@ -1,0 +1,123 @@
+"""A query that goes on: when it is started again, what is reported, what ends it."""
+
+from __future__ import annotations
+
+import pytest
+from pyspark.errors import StreamingQueryException
+
+from tallystick.streaming.errors import QueryError
+from tallystick.streaming.failures import failure_of
+from tallystick.streaming.restarts import PASSING_MAX, PAUSE_MAX_S, LastingQuery, Outages
+
+AWAY = "org.apache.kafka.common.errors.TimeoutException: Timed out"
+WORKER = "org.apache.spark.SparkException: Python worker exited unexpectedly"
+
+
+class Query:
+    """What the runner asks of one of Spark's, as the test sets it."""
+
+    def __init__(self) -> None:
+        self.error: str | None = None
+        self.isActive = True
+        self.lastProgress: object = None
+        self.status = {"message": "Initializing sources"}
+
+    def fail(self, text: str) -> None:
+        self.error, self.isActive = text, False
+
+    def awaitTermination(self) -> None:  # noqa: N802
+        if self.error is not None:
+            raise StreamingQueryException(self.error)
+
+
+class World:
+    """A clock, the queries that were started, and what was reported."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.started: list[Query] = []
+        self.reported: list[str | None] = []
+        self.outages = Outages(self.reported.append)
+
+    def query(self, name: str = "auditor") -> LastingQuery:
+        def start() -> Query:
+            self.started.append(Query())
+            return self.started[-1]
+
+        return LastingQuery(
+            name,
+            start,
+            failure_of=lambda error: failure_of(str(error), "b:1"),
+            outages=self.outages,
+            clock=lambda: self.now,
+        )
+
+
+def test_an_outage_is_reported_once_and_the_pauses_grow():
+    """Each start that fails doubles the pause, up to a limit; it is over when a poll ends."""
+    world = World()
+    query = world.query()
+    pauses = []
+    for number in range(1, 9):
+        world.started[-1].fail(AWAY)
+        assert query.goes_on()
+        begun = world.now
+        while len(world.started) == number:
+            world.now += 0.5
+            assert query.goes_on()
+        pauses.append(world.now - begun)
+    assert [1, 2, 4, 8, 16, PAUSE_MAX_S, PAUSE_MAX_S, PAUSE_MAX_S] == pauses
+    assert ["The broker at 'b:1' does not answer."] == world.reported
+    world.started[-1].status["message"] = "Waiting for data to arrive"
+    assert query.goes_on()
+    assert ["The broker at 'b:1' does not answer.", None] == world.reported
+    world.started[-1].fail(AWAY)
+    query.goes_on()
+    world.now += 1
+    query.goes_on()
+    assert (10, 2) == (len(world.started), world.outages.count)
+
+
+def test_two_queries_have_one_outage():
+    """It is over when both run as they should."""
+    world = World()
+    queries = [world.query("auditor"), world.query("collector")]
+    for started in list(world.started):
+        started.fail(AWAY)
+    for _ in range(2):
+        assert {True} == {query.goes_on() for query in queries}
+        world.now += 1
+    assert 1 == len(world.reported)
+    for started in world.started[2:]:
+        assert 1 == len(world.reported)
+        started.lastProgress = {"batchId": 4}
+        assert {True} == {query.goes_on() for query in queries}
+    assert [True, False] == [one is not None for one in world.reported]
+
+
+@pytest.mark.parametrize(("text", "times"), [("a rule failed", 0), (WORKER, PASSING_MAX)])
+def test_what_asks_for_a_person_ends_it(text, times):
+    """At once, or when a worker is lost again and again."""
+    world = World()
+    query = world.query()
+    for _ in range(times):
+        world.started[-1].fail(text)
+        assert query.goes_on()
+        world.now += PAUSE_MAX_S
+        assert query.goes_on()
+    world.started[-1].fail(text)
+    with pytest.raises(QueryError, match="ended"):
+        query.goes_on()
+
+
+def test_a_query_that_ends_without_a_failure_is_not_started_again():
+    """As one of what is there now; and one that waits for the broker can be stopped."""
+    world = World()
+    query = world.query()
+    world.started[0].isActive = False
+    assert not query.goes_on()
+    world.started[0].fail(AWAY)
+    query.goes_on()
+    query.drain(1)
+    query.stop()
+    assert 1 == len(world.started)
