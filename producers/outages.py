@@ -25,6 +25,9 @@ class OutageWatch:
         bootstrap_servers: Whose acknowledgements are awaited.
         report: Called with a sentence when an outage begins, and with None when it is over.
         is_waiting: Whether something that was sent is not acknowledged; takes in what was.
+
+    Attributes:
+        is_away: Whether there is an outage.
     """
 
     def __init__(
@@ -38,7 +41,7 @@ class OutageWatch:
         self._is_waiting = is_waiting
         self._lock = threading.Lock()
         self._checks = 0
-        self._is_away = False
+        self.is_away = False
         self._is_closed = threading.Event()
 
     def start(self) -> None:
@@ -53,8 +56,8 @@ class OutageWatch:
         """Something was acknowledged."""
         with self._lock:
             self._checks = 0
-            if self._is_away:
-                self._is_away = False
+            if self.is_away:
+                self.is_away = False
                 self._report(None)
 
     def check(self) -> None:
@@ -62,8 +65,8 @@ class OutageWatch:
         is_waiting = self._is_waiting()
         with self._lock:
             self._checks = self._checks + 1 if is_waiting else 0
-            if self._checks > _CHECKS and not self._is_away:
-                self._is_away = True
+            if self._checks > _CHECKS and not self.is_away:
+                self.is_away = True
                 self._report(
                     f"{self._bootstrap_servers} has acknowledged nothing for {OUTAGE_S:.0f} s:"
                     " what is to be written waits"

@@ -17,7 +17,9 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
 )
 
 from tallystick.coordinates.events.block_codec import block_headers
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_clients.errors import (
+    BrokerRefusesError,
     BrokerUnreachableError,
     KafkaPropertyError,
     NotAllowedError,
@@ -67,16 +69,16 @@ class _Events:
 
     def __init__(self, properties: KafkaProperties) -> None:
         self._properties = properties
-        self._refusal: str | None = None
+        self.refusal: str | None = None
 
     def __call__(self, error: KafkaError) -> None:
         """Take an event; called by polls."""
         if error.code() in _REFUSALS:
-            self._refusal = without_secrets(error.str(), self._properties)
+            self.refusal = without_secrets(error.str(), self._properties)
 
     def cause_of(self, error: KafkaError) -> str:
         """Why something failed."""
-        return self._refusal or error.str()
+        return self.refusal or error.str()
 
 
 @final
@@ -256,6 +258,7 @@ class _Sink:
                 self._failure = DeliveryError(block, message.topic(), message.partition(), reason)
             return
         self._watch.delivered()
+        self._events.refusal = None
         if self._on_delivery is not None:
             self._on_delivery(
                 Delivery(block.instance_id, len(block), value_bytes, message.latency())
@@ -264,6 +267,13 @@ class _Sink:
     def _require_sound(self) -> None:
         if self._failure is not None:
             raise self._failure
+        # A refusal alone may be a broker that was stopped in the middle of a handshake.
+        if self._watch.is_away and self._events.refusal is not None:
+            raise BrokerRefusesError(
+                self._settings.bootstrap_servers,
+                self._events.refusal,
+                "set the properties for its listener",
+            )
 
     def flush(self) -> None:
         """Wait for every delivery report."""

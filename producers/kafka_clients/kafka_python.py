@@ -19,6 +19,7 @@ from kafka.errors import (
 )
 
 from tallystick.coordinates.events.block_codec import block_headers
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_clients.errors import (
     BrokerRefusesError,
     BrokerUnreachableError,

@@ -19,6 +19,7 @@ from tallystick.deploy.preflight import port_problem
 from tallystick.errors import ExitCode
 from tallystick.journal_topic import prepare_topics
 from tallystick.producers.relay import Damage, Relay
+from tallystick.runs.audit import TOPICS
 from tallystick.settings import PREFIX, Settings
 
 DEADLINE_S = 300.0
@@ -91,7 +92,7 @@ class Processes:
         self._broker.start()
         servers = self._broker.bootstrap_servers
         for prefix in (PRODUCER, self._audited):
-            prepare_topics(Settings(bootstrap_servers=servers, topic_prefix=prefix))
+            prepare_topics(Settings(bootstrap_servers=servers, topic_prefix=prefix), *TOPICS)
         self._start_audit()
         self.wait(
             (self.tables.parent / "checkpoint" / "auditor" / "offsets").exists, "the first batch"
