@@ -417,7 +417,7 @@ class FleetStep:
                     ObservationCode.JOURNAL_GAP,
                     f"partition {partition}, offset {offset}",
                     BEGINNING_LOST,
-                    f"partition {partition} of the journal's topic begins at offset {offset}",
+                    error=f"partition {partition} of the journal's topic begins at offset {offset}",
                 )
                 for partition, offset in self._checkpoint.beginnings_lost().items()
             ]
