@@ -287,6 +287,8 @@ class LocalBroker:
             java,
             f"-Xmx{HEAP_MIB}m",
             "-Djava.awt.headless=true",
+            # Without PerfData Java keeps no file of a known name in /tmp.
+            "-XX:-UsePerfData",
             f"-Dlog4j2.configurationFile={LOG4J2_FILE.name}",
             *("-cp", classpath, "kafka.Kafka", PROPERTIES),
         ]

@@ -113,6 +113,7 @@ class BrokerSecurity:
             "ssl.keystore.location": f"{FOLDER}/broker.pem",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": f"{FOLDER}/ca.pem",
+            "ssl.client.auth": "requested",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             # SCRAM's users are in the cluster's metadata, which the broker reads as a client.
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -139,6 +140,7 @@ class BrokerSecurity:
             OSError: It is not accepted.
         """
         context = ssl.create_default_context(cafile=str(self.ca))
+        context.load_cert_chain(self.directory / "broker.pem")
         encrypted = context.wrap_socket(connection, server_hostname=host)
         token = f"\0{ADMIN}\0{self.password(ADMIN)}".encode()
         for key, version, body in (

@@ -35,16 +35,23 @@ OUT_OF_MEMORY_STATUS = 3
 """Of a JVM that was started with ``ExitOnOutOfMemoryError``."""
 
 # Everything of the JVM goes to one file; users read one sentence, and the file when they want more.
+# The names are relative to the JVM's working directory, which is that of the file.
 # Spark and Kafka repeat the same warnings for each attempt, hence ERROR for the chatty ones.
 _LOG4J2 = """\
 status = error
 rootLogger.level = warn
-rootLogger.appenderRef.stderr.ref = stderr
-appender.stderr.type = Console
-appender.stderr.name = stderr
-appender.stderr.target = SYSTEM_ERR
-appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+rootLogger.appenderRef.file.ref = file
+appender.file.type = RollingFile
+appender.file.name = file
+appender.file.fileName = LOG_FILE
+appender.file.filePattern = LOG_FILE.%i
+appender.file.policies.type = Policies
+appender.file.policies.size.type = SizeBasedTriggeringPolicy
+appender.file.policies.size.size = 10MB
+appender.file.strategy.type = DefaultRolloverStrategy
+appender.file.strategy.max = 3
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 logger.kafka.name = org.apache.kafka
 logger.kafka.level = error
 logger.state.name = org.apache.spark.sql.execution.python.streaming
@@ -92,8 +99,10 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
         # million events, more than the moving, and did not make it faster (docs/streaming.md).
         "spark.driver.extraJavaOptions": (
             # After an OutOfMemoryError any thread may be gone: it ends instead of half working.
-            "-XX:+ExitOnOutOfMemoryError "
-            f"-XX:TieredStopAtLevel=1 -Dlog4j2.configurationFile={log4j2_file.as_uri()}"
+            "-XX:+ExitOnOutOfMemoryError"
+            # Without PerfData Java keeps no file of a known name in /tmp.
+            " -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+            f" -Dlog4j2.configurationFile={log4j2_file.as_uri()}"
         ),
         # Workers find the packages beside this one.
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(
@@ -146,7 +155,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="tallystick-spark-") as directory:
         log4j2_file = Path(directory, "log4j2.properties")
-        log4j2_file.write_text(_LOG4J2, "utf-8")
+        log4j2_file.write_text(_LOG4J2.replace("LOG_FILE", settings.log_file.name), "utf-8")
         conf = SparkConf(loadDefaults=False)
         for name, value in session_conf(settings, log4j2_file).items():
             conf.set(name, value)

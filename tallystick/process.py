@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import stat
 import sys
 import threading
 import traceback
@@ -69,6 +70,8 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
 def run(command: Callable[[], int]) -> int:
     """Run a command and turn whatever ends it into an exit code and at most a few lines."""
     signal.signal(signal.SIGTERM, _terminate)
+    # State, reports and logs name hosts, users and what servers hold: nobody else reads them.
+    os.umask(0o077)
     try:
         code = command()
         sys.stdout.flush()
@@ -108,12 +111,22 @@ def _crashed(error: Exception) -> ExitCode:
 
 def _write_crash() -> Path | str:
     name = f"tallystick-crash-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}-{os.getpid()}.log"
-    for directory in (Path(".tallystick"), Path("/tmp")):  # noqa: S108  the one that is left
+    for directory in (Path(".tallystick"), Path.home() / ".local/state/tallystick"):
+        path = (directory / name).absolute()
         try:
             directory.mkdir(parents=True, exist_ok=True)
-            path = (directory / name).absolute()
-            path.write_text(traceback.format_exc(), "utf-8", "backslashreplace")
+            if _is_shared(directory):
+                continue
+            with path.open("x", encoding="utf-8", errors="backslashreplace") as file:
+                file.write(traceback.format_exc())
         except OSError:
             continue
         return path
     return "no file: none can be written"
+
+
+def _is_shared(directory: Path) -> bool:
+    """Whether somebody else could put a file, or a link, where ours is to be."""
+    found = directory.lstat()
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return not is_ours or bool(found.st_mode & (stat.S_IWGRP | stat.S_IWOTH))

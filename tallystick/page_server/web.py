@@ -67,6 +67,7 @@ class PageServer:
         self._script = files.joinpath("page.js").read_text("utf-8")
         self._one_page = asyncio.Lock()
         self._server: web.Server | None = None
+        self._asked: set[object] = set()
 
     def application(self) -> web.Application:
         """The routes, behind the checks."""
@@ -96,12 +97,28 @@ class PageServer:
                 raise MisuseError(f"{where} cannot be listened on: {error.strerror}") from error
             host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
             started(f"http://{host}:{site.port}/")
+            cutting = asyncio.create_task(self._cut_silent())
             await stop.wait()
+            cutting.cancel()
         finally:
             await runner.cleanup()
 
+    async def _cut_silent(self) -> None:
+        """End connections that ask nothing: aiohttp waits for a first request without end."""
+        assert self._server is not None
+        waited: set[web.RequestHandler] = set()
+        while True:
+            await asyncio.sleep(_IDLE_S)
+            connections = set(self._server.connections)
+            self._asked &= connections
+            silent = connections - self._asked
+            for connection in silent & waited:
+                connection.force_close()
+            waited = silent
+
     @web.middleware
     async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        self._asked.add(request.protocol)
         try:
             answer = await self._answer(request, handler)
         except web.HTTPException as error:
@@ -139,7 +156,10 @@ class PageServer:
         return by_header or _is_same(cookie, self._session)
 
     async def _take_token(self, request: web.Request) -> web.StreamResponse:
-        form = await request.post()
+        try:
+            form = await asyncio.wait_for(request.post(), _IDLE_S)
+        except TimeoutError:
+            raise web.HTTPRequestTimeout from None
         if self._token is None or not _is_same(str(form.get("token", "")), self._token):
             await asyncio.sleep(_REFUSED_AFTER_S)
             return _form("This is not the token.")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any, final
@@ -22,6 +23,8 @@ SILENCE_S = 10.0
 """A connection on which nothing comes for so long is closed."""
 CONNECTIONS_MAX = 32
 """So many at once; who comes beyond them waits for one to end."""
+LONGEST_S = 30.0
+"""No connection lasts longer, however slowly something comes on it."""
 
 
 class _Handler(WSGIRequestHandler):
@@ -45,13 +48,22 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().process_request(request, client_address)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
+        cut = threading.Timer(LONGEST_S, _cut, (request,))
+        cut.daemon = True
+        cut.start()
         try:
             super().process_request_thread(request, client_address)
         finally:
+            cut.cancel()
             self._slots.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """A client that went away is no error of the run."""
+
+
+def _cut(connection: socket.socket) -> None:
+    with suppress(OSError):  # it has ended meanwhile
+        connection.shutdown(socket.SHUT_RDWR)
 
 
 @final
@@ -62,14 +74,14 @@ class MetricsListener:
         host: Address to listen on.
         port: Its port.
         registry: What a scrape reads.
-        health: What the probes ask.
+        health: What the probes ask; None: of a producer there are none.
 
     Raises:
         MisuseError: The port cannot be listened on.
     """
 
     def __init__(
-        self, host: str, port: int, registry: CollectorRegistry, health: JobHealth
+        self, host: str, port: int, registry: CollectorRegistry, health: JobHealth | None = None
     ) -> None:
         try:
             self._server = _Server(host, port)
@@ -87,19 +99,19 @@ class MetricsListener:
         self._server.server_close()
 
 
-def _application(registry: CollectorRegistry, health: JobHealth) -> WSGIApplication:
+def _application(registry: CollectorRegistry, health: JobHealth | None) -> WSGIApplication:
     metrics = make_wsgi_app(registry)
-    probes: dict[str, Callable[[], str | None]] = {
-        "/healthz": health.not_healthy,
-        "/readyz": health.not_ready,
-    }
+    probes: dict[str, Callable[[], str | None]] = {}
+    if health is not None:
+        probes = {"/healthz": health.not_healthy, "/readyz": health.not_ready}
+    names = ", ".join(("/metrics", *probes))
 
     def application(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
         if path == "/metrics":
             answer: Iterable[bytes] = metrics(environ, start_response)
             return answer
-        status, text = HTTPStatus.NOT_FOUND, "there are /metrics, /healthz and /readyz"
+        status, text = HTTPStatus.NOT_FOUND, f"there is {names}"
         if path in probes:
             reason = probes[path]()
             status = HTTPStatus.OK if reason is None else HTTPStatus.SERVICE_UNAVAILABLE

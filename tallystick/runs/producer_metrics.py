@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from time import time
 from typing import TYPE_CHECKING, final
 
-from prometheus_client import CollectorRegistry, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from tallystick.errors import MisuseError
+from tallystick.runs.metrics_listener import MetricsListener
 
 if TYPE_CHECKING:
     from tallystick.producers.publisher import Delivery
@@ -108,9 +108,4 @@ class ProducerMetrics(Collector):
         Raises:
             MisuseError: The port cannot be listened on.
         """
-        try:
-            start_http_server(port, addr=host, registry=self.registry)
-        except OSError as error:
-            raise MisuseError(
-                f"--metrics-port: {host}:{port} cannot be listened on: {error.strerror}"
-            ) from error
+        MetricsListener(host, port, self.registry)

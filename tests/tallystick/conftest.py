@@ -40,6 +40,8 @@ def tallystick(capsys, monkeypatch, tmp_path):
     for name in [name for name in os.environ if name.startswith("TALLYSTICK_")]:
         monkeypatch.delenv(name)
     before = signal.getsignal(signal.SIGTERM)
+    mask = os.umask(0o022)
+    os.umask(mask)
 
     def run(*arguments: str) -> Ran:
         capsys.readouterr()
@@ -49,3 +51,4 @@ def tallystick(capsys, monkeypatch, tmp_path):
 
     yield run
     signal.signal(signal.SIGTERM, before)
+    os.umask(mask)

@@ -266,6 +266,41 @@ def test_our_own_mistake_is_no_verdict(tallystick, monkeypatch):
     assert "ZeroDivisionError" in log.read_text()
 
 
+def test_the_trace_is_where_nobody_else_can_put_anything(tallystick, monkeypatch, tmp_path):
+    """Not in a directory of others, and for its owner only."""
+
+    def broken(*_arguments: object, **_options: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("tallystick.runs.replay.audit_history", broken)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    shared = Path(".tallystick")
+    shared.mkdir()
+    shared.chmod(0o777)
+    assert 70 == tallystick("replay", "-").code
+    assert not list(shared.iterdir())
+    (log,) = (tmp_path / "home/.local/state/tallystick").glob("tallystick-crash-*.log")
+    assert 0 == log.stat().st_mode & 0o077
+    (tmp_path / "elsewhere").mkdir()
+    shared.rmdir()
+    shared.symlink_to(tmp_path / "elsewhere")
+    tallystick("replay", "-")
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+def test_what_is_written_is_for_its_owner(tallystick):
+    """Whatever the umask was."""
+    before = os.umask(0)
+    try:
+        tallystick("simulate", "--topology", "pair", "--duration-ms", "500", "--output", "j")
+        tallystick("replay", "j", "--output", "html=page.html", "--output", "tables=out")
+    finally:
+        os.umask(before)
+    written = [path for path in (Path("j"), Path("page.html"), *Path("out").rglob("*"))]
+    assert len(written) > 5
+    assert [path for path in written if path.stat().st_mode & 0o077] == []
+
+
 def test_simulate_is_deterministic_and_replays(tallystick):
     """Equal options give equal bytes, another seed gives others, and a healthy fleet is healthy."""
     first = tallystick("simulate", "--seed", "4", "--topology", "pair", "--output", "-")

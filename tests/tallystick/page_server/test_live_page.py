@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
+import queue
 import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +24,7 @@ from reports import HOSTILE, finding, healthy
 from tallystick.coordinates.results import Incident, IncidentState
 from tallystick.errors import MisuseError
 from tallystick.outputs.html.live import clusters_of
+from tallystick.page_server import web
 from tallystick.page_server.address import Address, read_token
 from tallystick.page_server.follow import Follower
 from tallystick.page_server.process import start
@@ -137,6 +141,28 @@ def test_the_page_is_sent_once_and_asks_nobody_else(run):
             changed, _ = ask(address, If_None_Match=answer.headers["ETag"])
         assert 404 == ask(address, "/?collection=none")[0].status
         assert 404 == ask(address, "/etc/passwd")[0].status
+
+
+def test_who_asks_nothing_is_let_go(run, monkeypatch):
+    """A connection without a request, and one whose form never ends."""
+    monkeypatch.setattr(web, "_IDLE_S", 0.2)
+    started, ended = queue.Queue(), asyncio.Event()
+    server = web.PageServer(Follower(run.directory, Settings()), Address("127.0.0.1", 0), "a token")
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(
+        target=loop.run_until_complete, args=(server.listen(started.put, ended),)
+    )
+    thread.start()
+    try:
+        port = int(started.get(timeout=DEADLINE_S).rsplit(":", 1)[1].rstrip("/"))
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as silent:
+            assert b"" == silent.recv(1)
+        with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as slow:
+            slow.sendall(b"POST /token HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nt")
+            assert slow.recv(100).startswith(b"HTTP/1.1 408")
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(DEADLINE_S)
 
 
 def test_only_its_own_names_are_answered(run):

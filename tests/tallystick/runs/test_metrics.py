@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.client
 import socket
+import time
 import urllib.error
 import urllib.request
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -276,6 +278,25 @@ def test_a_client_that_sends_nothing_is_let_go(monkeypatch):
             with urllib.request.urlopen(f"http://{HOST}:{port}/healthz", timeout=30) as answer:
                 assert b"ok\n" == answer.read()
             assert b"" == silent.recv(1)
+    finally:
+        listener.close()
+
+
+def test_a_client_that_sends_slowly_is_let_go(monkeypatch):
+    """However often something comes."""
+    monkeypatch.setattr(metrics_listener, "LONGEST_S", 0.5)
+    port = free_base_port(1)
+    listener = MetricsListener(HOST, port, JobMetrics().registry)
+    deadline = time.monotonic() + 30
+    try:
+        with socket.create_connection((HOST, port), timeout=0.05) as slow:
+            with suppress(ConnectionError):
+                while time.monotonic() < deadline:
+                    slow.sendall(b"G")
+                    with suppress(TimeoutError):
+                        if not slow.recv(1):
+                            break
+            assert time.monotonic() < deadline
     finally:
         listener.close()
 

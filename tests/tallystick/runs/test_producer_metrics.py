@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import urllib.request
+from urllib.error import HTTPError
 from pathlib import Path
 
 import pytest
@@ -63,6 +64,16 @@ def test_series_are_bounded():
     blocks = next(one for one in metrics.collect() if one.name == f"{PREFIX}blocks")
     by_instance = {sample.labels["instance"]: sample.value for sample in blocks.samples}
     assert (INSTANCES_MAX + 1, 5) == (len(by_instance), by_instance[OTHER])
+
+
+def test_a_scrape_reads_them_and_there_are_no_probes():
+    """Of a producer its heartbeats are watched."""
+    port = free_base_port(1)
+    ProducerMetrics().serve("127.0.0.1", port)
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=30) as answer:
+        assert PREFIX.encode() in answer.read()
+    with pytest.raises(HTTPError, match="404"):
+        urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=30)
 
 
 def test_a_port_in_use_is_one_sentence():
