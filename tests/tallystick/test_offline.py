@@ -296,7 +296,7 @@ def test_what_is_written_is_for_its_owner(tallystick):
         tallystick("replay", "j", "--output", "html=page.html", "--output", "tables=out")
     finally:
         os.umask(before)
-    written = [path for path in (Path("j"), Path("page.html"), *Path("out").rglob("*"))]
+    written = [Path("j"), Path("page.html"), *Path("out").rglob("*")]
     assert len(written) > 5
     assert [path for path in written if path.stat().st_mode & 0o077] == []
 

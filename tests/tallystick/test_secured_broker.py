@@ -171,7 +171,6 @@ def test_the_job_runs_with_its_rights_and_leaves_no_secret(run_as, secured_broke
     assert any(b"org.apache.spark" in line for line in arguments)
     secrets = [
         variables["TALLYSTICK_KAFKA_SASL_PASSWORD"].encode(),
-        variables["TALLYSTICK_KAFKA_SASL_USERNAME"].encode() + b'\\" ',
         *Path(variables["TALLYSTICK_KAFKA_SSL_KEY_LOCATION"]).read_bytes().splitlines()[1:2],
     ]
     for secret in secrets:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import socket
 import urllib.request
-from urllib.error import HTTPError
 from pathlib import Path
+from urllib.error import HTTPError
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
