@@ -158,7 +158,7 @@ class PageServer:
     async def _take_token(self, request: web.Request) -> web.StreamResponse:
         try:
             form = await asyncio.wait_for(request.post(), _IDLE_S)
-        except TimeoutError:
+        except asyncio.TimeoutError:
             raise web.HTTPRequestTimeout from None
         if self._token is None or not _is_same(str(form.get("token", "")), self._token):
             await asyncio.sleep(_REFUSED_AFTER_S)

@@ -158,7 +158,10 @@ def test_who_asks_nothing_is_let_go(run, monkeypatch):
         with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as silent:
             assert b"" == silent.recv(1)
         with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as slow:
-            slow.sendall(b"POST /token HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\nt")
+            slow.sendall(
+                b"POST /token HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n"
+                b"Content-Type: application/x-www-form-urlencoded\r\n\r\nt"
+            )
             assert slow.recv(100).startswith(b"HTTP/1.1 408")
     finally:
         loop.call_soon_threadsafe(ended.set)

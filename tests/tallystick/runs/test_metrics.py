@@ -262,7 +262,7 @@ def test_a_job_that_waits_for_its_broker_is_healthy_and_not_ready():
 def test_other_paths_and_methods(served):
     """Nothing else is served."""
     _metrics, _health, read, port = served
-    assert (404, "there are /metrics, /healthz and /readyz\n") == read("/")
+    assert (404, "there is /metrics, /healthz, /readyz\n") == read("/")
     connection = http.client.HTTPConnection(HOST, port, timeout=30)
     connection.request("POST", "/metrics", b"x")
     assert 405 == connection.getresponse().status
