@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -29,29 +30,24 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 LOG_TAIL_LINES = 5
+LOG_BYTES_MAX = 10_000_000
+LOGS_KEPT = 3
 JVM_STOP_S = 20.0
 JVM_END_S = 5.0
 OUT_OF_MEMORY_STATUS = 3
 """Of a JVM that was started with ``ExitOnOutOfMemoryError``."""
 
 # Everything of the JVM goes to one file; users read one sentence, and the file when they want more.
-# The names are relative to the JVM's working directory, which is that of the file.
 # Spark and Kafka repeat the same warnings for each attempt, hence ERROR for the chatty ones.
 _LOG4J2 = """\
 status = error
 rootLogger.level = warn
-rootLogger.appenderRef.file.ref = file
-appender.file.type = RollingFile
-appender.file.name = file
-appender.file.fileName = LOG_FILE
-appender.file.filePattern = LOG_FILE.%i
-appender.file.policies.type = Policies
-appender.file.policies.size.type = SizeBasedTriggeringPolicy
-appender.file.policies.size.size = 10MB
-appender.file.strategy.type = DefaultRolloverStrategy
-appender.file.strategy.max = 3
-appender.file.layout.type = PatternLayout
-appender.file.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss.SSS} %p %c{1}: %m%n%ex
 logger.kafka.name = org.apache.kafka
 logger.kafka.level = error
 logger.state.name = org.apache.spark.sql.execution.python.streaming
@@ -155,7 +151,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="tallystick-spark-") as directory:
         log4j2_file = Path(directory, "log4j2.properties")
-        log4j2_file.write_text(_LOG4J2.replace("LOG_FILE", settings.log_file.name), "utf-8")
+        log4j2_file.write_text(_LOG4J2, "utf-8")
         conf = SparkConf(loadDefaults=False)
         for name, value in session_conf(settings, log4j2_file).items():
             conf.set(name, value)
@@ -244,6 +240,24 @@ def jvm_end() -> str | None:
         return "Spark's JVM was killed by signal 9, as the kernel does when no memory is left."
     how = f"by signal {-status}" if status < 0 else f"with status {status}"
     return f"Spark's JVM ended {how}; its log is spark.log."
+
+
+def put_aside(log_file: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
+    """Keep a log file small that processes append to: its text goes to ``.1``, that to ``.2``.
+
+    They keep the file open, so it is copied and cut. What is written in that moment may be lost.
+    """
+    try:
+        if log_file.stat().st_size <= bytes_max:
+            return
+        for number in range(LOGS_KEPT, 1, -1):
+            older = log_file.with_name(f"{log_file.name}.{number - 1}")
+            if older.exists():
+                older.replace(log_file.with_name(f"{log_file.name}.{number}"))
+        shutil.copyfile(log_file, log_file.with_name(f"{log_file.name}.1"))
+        os.truncate(log_file, 0)
+    except OSError:
+        return  # a log is no reason to end a job; what writes it reports a full disk
 
 
 def log_tail(log_file: Path, lines: int = LOG_TAIL_LINES) -> str:

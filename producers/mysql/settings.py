@@ -12,7 +12,6 @@ import configparser
 import os
 import re
 import secrets
-import stat
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
 from tallystick.producers.mysql.errors import ServerSettingsError
+from tallystick.producers.secret_file import read_secret_file
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,7 +30,6 @@ else:
 PASSWORD_VARIABLE = "TALLYSTICK_MYSQL_PASSWORD"  # noqa: S105  its name, not its value
 USER_DEFAULT = "tallystick"
 PORT_DEFAULT = 3306
-_SECRET_BYTES_MAX = 64 * 1024
 _SHOWN_MAX = 80
 
 TlsMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
@@ -321,31 +320,7 @@ def _read_server(text: str) -> tuple[str, _Entry]:
 
 
 def _read_secret(path: Path, where: str) -> str:
-    """The text of a file that nobody else can read or write.
-
-    The group may read it: so a secret is handed to a process that is not its owner.
-    """
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if not stat.S_ISREG(mode):
-                raise ServerSettingsError(f"{where}: expected a regular file, found {str(path)!r}")
-            if mode & (stat.S_IRWXO | stat.S_IWGRP):
-                raise ServerSettingsError(
-                    f"{where}: {str(path)!r} is open to others (mode {stat.S_IMODE(mode):04o});"
-                    " expected at most 0640: chmod 600"
-                )
-            content = file.read(_SECRET_BYTES_MAX + 1)
-    except OSError as error:
-        raise ServerSettingsError(
-            f"{where}: {str(path)!r} cannot be read: {error.strerror}"
-        ) from None
-    if len(content) > _SECRET_BYTES_MAX:
-        raise ServerSettingsError(f"{where}: {str(path)!r} is longer than a secret can be")
-    try:
-        return content.decode()
-    except UnicodeDecodeError:
-        raise ServerSettingsError(f"{where}: {str(path)!r} is no UTF-8") from None
+    return read_secret_file(path, lambda reason: ServerSettingsError(f"{where}: {reason}"))
 
 
 def _read_password(path: Path, where: str) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import binascii
 import os
-import stat
 from pathlib import Path
 
 from tallystick.errors import MisuseError
+from tallystick.producers.secret_file import read_secret_file
 from tallystick.settings import ALERTS_SECRET
 
 _PREFIX = "whsec_"
@@ -26,7 +26,7 @@ def read_secret(path: Path | None) -> bytes | None:
         if path is None:
             return None
         where = f"alerts_secret_file {str(path)!r}"
-        text = _text_of(path, where)
+        text = read_secret_file(path, lambda reason: MisuseError(f"alerts_secret_file: {reason}"))
     try:
         secret = base64.b64decode(text.strip().removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):
@@ -37,17 +37,3 @@ def read_secret(path: Path | None) -> bytes | None:
             " as openssl rand -base64 32 prints"
         )
     return secret
-
-
-def _text_of(path: Path, where: str) -> str:
-    try:
-        with path.open("rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            if mode & (stat.S_IRWXO | stat.S_IWGRP):
-                raise MisuseError(
-                    f"{where} is open to others (mode {stat.S_IMODE(mode):04o}); expected at most"
-                    " 0640: chmod 600"
-                )
-            return file.read(1_024).decode("ascii", "replace")
-    except OSError as error:
-        raise MisuseError(f"{where} cannot be read: {error.strerror}") from None

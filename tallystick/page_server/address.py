@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tallystick.errors import MisuseError
+from tallystick.producers.secret_file import read_secret_file
 
 _TOKEN_MIN = 16
 
@@ -52,7 +53,7 @@ def read_token(path: Path | None, address: Address) -> str | None:
     """The token from a file; None on loopback without a file.
 
     Raises:
-        MisuseError: One is needed, or the file has none that is long enough.
+        MisuseError: One is needed, or the file has none that is long enough, or others can read it.
     """
     if path is None:
         if address.is_loopback:
@@ -61,10 +62,9 @@ def read_token(path: Path | None, address: Address) -> str | None:
             f"{address.host} is no loopback address: expected a token for it, in the file that"
             " --serve-token-file names"
         )
-    try:
-        token = path.read_text("utf-8").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        raise MisuseError(f"--serve-token-file: {str(path)!r} cannot be read: {error}") from None
+    token = read_secret_file(
+        path, lambda reason: MisuseError(f"--serve-token-file: {reason}")
+    ).strip()
     if len(token) < _TOKEN_MIN:
         raise MisuseError(f"--serve-token-file: expected {_TOKEN_MIN} characters or more")
     return token

@@ -19,7 +19,7 @@ from tallystick.runs.metrics import JobMetrics
 from tallystick.runs.metrics_listener import MetricsListener
 from tallystick.runs.rebuild import CHECKPOINT
 from tallystick.runs.result import TABLES, RunResult
-from tallystick.runs.stream import StreamRun
+from tallystick.runs.stream import SPARK_LOG, StreamRun
 from tallystick.settings import Settings
 from tallystick.streaming.kafka_options import kafka_options
 
@@ -152,7 +152,7 @@ class Audit:
         )
         session = SessionSettings(
             jars=jars,
-            log_file=self.directory / "spark.log",
+            log_file=self.directory / SPARK_LOG,
             master=settings.spark_master,
             shuffle_partitions=settings.spark_partitions,
             memory=settings.spark_memory,

@@ -30,7 +30,7 @@ from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS
 from tallystick.runs.live_fleet import LiveFleet, Pace
 from tallystick.runs.result import TABLES, RunResult, doubt
 from tallystick.runs.scenario import complete_scenario, scenario_result
-from tallystick.runs.stream import StreamRun
+from tallystick.runs.stream import SPARK_LOG, StreamRun
 from tallystick.settings import suggestion
 
 if TYPE_CHECKING:
@@ -235,7 +235,7 @@ class Demo:
         )
         session = SessionSettings(
             jars=jars,
-            log_file=self._directory / "spark.log",
+            log_file=self._directory / SPARK_LOG,
             shuffle_partitions=PARTITIONS,
             memory="1g",
         )

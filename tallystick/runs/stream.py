@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tallystick.terminal import Progress
 
 WAIT_S = 0.1
+SPARK_LOG = "spark.log"
 
 
 @final
@@ -132,7 +133,7 @@ class StreamRun:
         )
         job.start()
         while job.is_alive() and not stop.wait(WAIT_S) and not watch(self.metrics):
-            pass
+            self._keep_log_small()
         self._stop.set()
         if stop.is_set() and not self._started.is_set() and job.is_alive():
             return False
@@ -142,6 +143,12 @@ class StreamRun:
         if self._error is not None:
             raise self._error
         return self._started.is_set() or not stop.is_set()
+
+    def _keep_log_small(self) -> None:
+        from tallystick.streaming.session import put_aside
+
+        if self._started.is_set():
+            put_aside(self._directory / SPARK_LOG)
 
     def result(self, observations: Sequence[Observation] = ()) -> RunResult:
         """Read back what the job wrote; Data Docs get what came to light after its collections."""

@@ -180,6 +180,7 @@ def test_a_token_opens_the_page_and_nothing_else_does(run, tmp_path):
     """By a form, which gives a cookie that is not the token, or by a header."""
     file = tmp_path / "token"
     file.write_text("0123456789abcdef\n")
+    file.chmod(0o600)
     with serving(run.directory, "--serve-token-file", str(file)) as address:
         form = {"Content_Type": "application/x-www-form-urlencoded"}
         for path in ("/", "/page.js", "/?token=0123456789abcdef"):
@@ -208,6 +209,10 @@ def test_no_address_but_loopback_is_served_without_a_token(tmp_path):
         with pytest.raises(MisuseError, match="expected ADDRESS:PORT"):
             Address.of(text)
     (tmp_path / "token").write_text("short")
+    (tmp_path / "token").chmod(0o644)
+    with pytest.raises(MisuseError, match="open to others"):
+        read_token(tmp_path / "token", Address.of("0.0.0.0:80"))
+    (tmp_path / "token").chmod(0o600)
     with pytest.raises(MisuseError, match="16 characters"):
         read_token(tmp_path / "token", Address.of("0.0.0.0:80"))
 
