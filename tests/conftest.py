@@ -22,7 +22,6 @@ MARKS_OF_FIXTURES = {
     "broker": "broker",
     "mysqld": "mysqld",
     "own_mysqld": "mysqld",
-    "secured_broker": "broker",
 }
 
 
