@@ -7,9 +7,12 @@ from collections.abc import Collection
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from tallystick.coordinates.events._record_fields import read_server_record
 from tallystick.coordinates.events.block_codec import decode_block
-from tallystick.coordinates.events.journal import Block
-from tallystick.coordinates.values.errors import BlockError
+from tallystick.coordinates.events.journal import Block, Stream
+from tallystick.coordinates.values.errors import JournalError
 from tallystick.coordinates.values.topics import JOURNAL_TOPIC
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
@@ -58,7 +61,17 @@ def published_since(
                     block = decode_block(
                         message.value or b"", key=message.key, headers=message.headers
                     )
-                except BlockError:
+                    _check_server_records(block)
+                except JournalError:
                     continue  # of somebody else: what is missing of our own is seen by its number
                 found[instance_id].append(block)
     return found
+
+
+def _check_server_records(block: Block) -> None:
+    """Refuse a block with a record that cannot be read, as an audit leaves such records out."""
+    columns = block.columns
+    for index in np.flatnonzero(columns["stream"] == Stream.SERVER).tolist():
+        number = int(columns["channel"][index])
+        channel = block.channels[number] if number >= 0 else None
+        read_server_record(int(columns["type"][index]), block.texts.get(index, "{}"), channel)

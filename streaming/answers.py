@@ -15,7 +15,7 @@ from tallystick.coordinates.events.incident_control import ControlAction, Incide
 from tallystick.coordinates.results import Acknowledgement
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
 ANSWER_US = 5_000_000
 """What an answer may take through Kafka and a busy job before its request counts as unanswered."""
@@ -48,19 +48,25 @@ class Member:
     problem: str = ""
 
 
-SILENT, UNREADABLE = "instance_silent", "instance_unreadable"
-"""An instance leaves requests unanswered; its observer answers that there is no row."""
+SILENT, UNREADABLE, POISONED = "instance_silent", "instance_unreadable", "messages_unreadable"
+"""An instance leaves requests unanswered; its observer answers that there is no row; too many
+messages cannot be read, whoever has sent them."""
+
+UNREADABLE_WINDOW_US = 600_000_000
+"""Messages that cannot be read are counted over so long."""
+_COUNTED_US = 60_000_000
+_REASON_MAX = 300
 
 
 class Absence(NamedTuple):
     """A time in which nothing is known of an instance.
 
     Attributes:
-        rule: ``SILENT`` or ``UNREADABLE``.
-        instance_id: Of whom.
+        rule: ``SILENT``, ``UNREADABLE`` or ``POISONED``.
+        instance_id: Of whom; empty: nobody knows.
         since_us: When it began, by the job's clock.
         last_ts: Of the last answer, or of the last row; None: there was none.
-        problem: Why there is no row; empty where nobody answers.
+        problem: Why there is no row, or a message cannot be read; empty where nobody answers.
         acknowledgement: Who knows of it.
     """
 
@@ -87,12 +93,19 @@ class Answers:
         retired: Instances that are no members any more, and since when.
         strangers: Instances that were named because they are not listed.
         acknowledged: Absences that somebody knows of, by their names.
+        unreadable: How many messages could not be read, by the time of the job's clock at which the
+            counting began.
+        poisoned_us: Since when these are too many; None: they are not.
+        poison: Why one of them cannot be read.
     """
 
     members: dict[str, Member] = field(default_factory=dict)
     retired: dict[str, int] = field(default_factory=dict)
     strangers: dict[str, None] = field(default_factory=dict)
     acknowledged: dict[str, Acknowledgement] = field(default_factory=dict)
+    unreadable: dict[int, int] = field(default_factory=dict)
+    poisoned_us: int | None = None
+    poison: str = ""
 
     def start(self, instance_id: str, ts: int) -> None:
         """An instance has started, which makes it a member."""
@@ -134,6 +147,24 @@ class Answers:
             member.unread_since_us = known.unread_since_us if known.unread else now_us
         self.members[instance_id] = member
 
+    def note_unreadable(self, reasons: Sequence[str], now_us: int, unreadable_max: int) -> None:
+        """Count messages that cannot be read; too many are so until none has come for long enough.
+
+        Args:
+            reasons: Why, one a message.
+            now_us: The job's clock.
+            unreadable_max: More than so many in ``UNREADABLE_WINDOW_US`` are too many.
+        """
+        began = now_us - now_us % _COUNTED_US
+        self.unreadable[began] = self.unreadable.get(began, 0) + len(reasons)
+        after = now_us - UNREADABLE_WINDOW_US
+        self.unreadable = {at: n for at, n in self.unreadable.items() if n and at > after}
+        total = sum(self.unreadable.values())
+        if not total:
+            self.poisoned_us = None
+        elif total > unreadable_max and self.poisoned_us is None:
+            self.poisoned_us, self.poison = now_us, reasons[-1][:_REASON_MAX]
+
     def expected(self, asked: Iterable[str] | None) -> set[str]:
         """The members among those asked; None: all."""
         return set(self.members) if asked is None else self.members.keys() & set(asked)
@@ -169,6 +200,10 @@ class Answers:
                 found[UNREADABLE, name] = self._known(one, now_us)
             elif member.answered_us is not None:
                 found[UNREADABLE, name] = None
+        found[POISONED, ""] = None
+        if self.poisoned_us is not None:
+            one = Absence(POISONED, "", self.poisoned_us, None, self.poison)
+            found[POISONED, ""] = self._known(one, now_us)
         return found
 
     def _known(self, one: Absence, now_us: int) -> Absence:

@@ -13,14 +13,15 @@ import pandas as pd
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tallystick.coordinates.audit.fleet_events import FleetEvent, encode_fleet_events
-from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
-from tallystick.coordinates.events.block_codec import decode_block
+from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit, failure_text
+from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, decode_block
 from tallystick.coordinates.events.journal import concatenate
-from tallystick.coordinates.values.errors import BlockError, StateError
+from tallystick.coordinates.values.errors import BlockError, StateDamagedError, StateError
 from tallystick.streaming.schema import (
     AUDIT_ROWS,
     AUDIT_STATE,
     DEAD_LETTER,
+    DEAD_LETTER_BYTES_MAX,
     NOT_LISTED,
     READ,
     RESULT,
@@ -44,6 +45,8 @@ costs about as much for ten records as for a thousand."""
 
 Headers = list[tuple[str, bytes]]
 _EMPTY_ROW: dict[str, Any] = dict.fromkeys(AUDIT_ROWS.names)
+_NOTHING = encode_document([], [], [])
+_NO_EVENTS = encode_fleet_events([])
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,13 @@ class BlockRow:
     partition: int
     offset: int
     sent_us: int | None = None
+    length: int = -1
+    """Of the value, which is cut if it is too large to be read; -1: that of ``value``."""
+    key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.length < 0:
+            object.__setattr__(self, "length", len(self.value or b""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +77,32 @@ class DeadLetter:
 
 @dataclass(slots=True)
 class KeyResult:
-    """What one instance's blocks of one micro-batch brought."""
+    """What one instance's blocks of one micro-batch brought.
 
+    ``is_known``: whether anything was ever read of it. ``document`` and ``events_document``: what
+    ``encode`` makes of the lists.
+    """
+
+    is_known: bool = True
     blocks: int = 0
     records: int = 0
-    bytes: int = 0
+    journal_bytes: int = 0
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
     fleet_events: list[FleetEvent] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
+    document: bytes = _NOTHING
+    events_document: bytes = _NO_EVENTS
+
+    def encode(self) -> None:
+        """Make bytes of what was brought, for the rows that leave the operator."""
+        self.document = encode_document(self.findings, self.observations, self.cuts)
+        self.events_document = encode_fleet_events(self.fleet_events)
+
+    def refuse(self, row: BlockRow, reason: str) -> None:
+        """Keep a message aside that cannot be read."""
+        self.dead_letters.append(DeadLetter(row, reason))
 
     def add(self, output: AuditOutput) -> None:
         """Append the result of the audit of a run of records."""
@@ -92,8 +118,8 @@ def audit_rows(
     rows: Iterable[BlockRow],
     *,
     disabled: frozenset[str] = frozenset(),
-) -> tuple[bytes, KeyResult]:
-    """Absorb the messages of one key.
+) -> tuple[bytes | None, KeyResult]:
+    """Absorb the messages of one key; whatever is raised stays with the messages that raise it.
 
     A state that cannot be read is dropped: the instance begins anew, and its rows are undecided
     until the journal has shown enough again.
@@ -109,23 +135,41 @@ def audit_rows(
         disabled: Names of rules that are switched off.
 
     Returns:
-        The state after, and what the messages brought.
+        The state after, and what the messages brought. Messages of which none can be read leave no
+        state where there was none: their key need not be an instance.
     """
     ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
     read = [(row, _read(instance_id, row)) for row in ordered]
     if len({row.partition for row in ordered}) > 1:
         read.sort(key=lambda pair: _journal_position(pair[1]))
-    first = next((block for _, block in read if not isinstance(block, str)), None)
-    audit, begun = resumed(saved, instance_id, disabled, first)
-    result = KeyResult(bytes=sum(len(row.value or b"") for row in ordered))
-    result.add(begun)
+    state: bytes | None = None
+    if saved is None and read and all(isinstance(block, str) for _, block in read):
+        letters = [DeadLetter(row, str(reason)) for row, reason in read]
+        result = KeyResult(is_known=False, dead_letters=letters)
+    else:
+        try:
+            state, result = _absorb_runs(saved, instance_id, read, disabled)
+        except Exception:  # noqa: BLE001  which message it is, and what, is found out one by one
+            state, result = _absorb_singly(saved, instance_id, read, disabled)
+    result.journal_bytes = sum(row.length for row in ordered)
+    return state, result
+
+
+def _absorb_runs(
+    saved: bytes | None,
+    instance_id: str,
+    read: list[tuple[BlockRow, Block | str]],
+    disabled: frozenset[str],
+) -> tuple[bytes, KeyResult]:
+    """Absorb blocks that follow each other together."""
+    audit, result = _begin(saved, instance_id, read, disabled)
     run: list[Block] = []
     length = 0
     for row, block in read:
         if isinstance(block, str):
             _absorb(audit, run, result)
             run, length = [], 0
-            result.dead_letters.append(DeadLetter(row, block))
+            result.refuse(row, block)
             result.add(audit.note_unreadable(block))
             continue
         if row.sent_us is not None:
@@ -140,7 +184,54 @@ def audit_rows(
         run.append(block)
         length += len(block)
     _absorb(audit, run, result)
+    result.encode()
     return audit.to_bytes(), result
+
+
+def _absorb_singly(
+    saved: bytes | None,
+    instance_id: str,
+    read: list[tuple[BlockRow, Block | str]],
+    disabled: frozenset[str],
+) -> tuple[bytes, KeyResult]:
+    """Absorb each block alone, so that only those that raise are refused."""
+    audit, result = _begin(saved, instance_id, read, disabled)
+
+    def check(output: AuditOutput) -> None:
+        alone = KeyResult()
+        alone.add(output)
+        alone.encode()
+        audit.to_bytes()
+
+    for row, block in read:
+        if isinstance(block, str):
+            result.refuse(row, block)
+            result.add(audit.note_unreadable(block))
+            continue
+        if row.sent_us is not None:
+            result.add(audit.sent(block, row.sent_us))
+        output, reason = audit.absorb_or_refuse(block, check)
+        result.add(output)
+        if reason:
+            result.refuse(row, reason)
+        else:
+            result.blocks += 1
+            result.records += len(block)
+    result.encode()
+    return audit.to_bytes(), result
+
+
+def _begin(
+    saved: bytes | None,
+    instance_id: str,
+    read: list[tuple[BlockRow, Block | str]],
+    disabled: frozenset[str],
+) -> tuple[InstanceAudit, KeyResult]:
+    first = next((block for _, block in read if not isinstance(block, str)), None)
+    audit, begun = resumed(saved, instance_id, disabled, first)
+    result = KeyResult()
+    result.add(begun)
+    return audit, result
 
 
 def resumed(
@@ -160,7 +251,9 @@ def resumed(
     if saved is not None:
         try:
             return InstanceAudit.from_bytes(saved, instance_id), AuditOutput()
-        except StateError as error:
+        except Exception as error:  # noqa: BLE001  whatever it is, other instances go on
+            if not isinstance(error, StateError):
+                error = StateDamagedError(failure_text(error))
             audit = InstanceAudit(instance_id, disabled=disabled)
             return audit, audit.lose_state(saved, error, first)
     return InstanceAudit(instance_id, disabled=disabled), AuditOutput()
@@ -176,6 +269,8 @@ def _read(instance_id: str, row: BlockRow) -> Block | str:
         return "a message whose key is missing or no UTF-8: expected the instance as key"
     if row.value is None:
         return "a message without a value: expected a block"
+    if row.length > BLOCK_BYTES_MAX:
+        return f"a block of {row.length} bytes: expected at most {BLOCK_BYTES_MAX}"
     try:
         return decode_block(row.value, key=instance_id.encode(), headers=row.headers)
     except BlockError as error:
@@ -222,8 +317,7 @@ class BlockAuditor(StatefulProcessor):
         messages = [row for frame in rows for row in _rows_of(frame)]
         if not instance_id:
             # No instance, no journal: nothing to keep a state of.
-            letters = [DeadLetter(row, str(_read(instance_id, row))) for row in messages]
-            yield _frame(instance_id, KeyResult(dead_letters=letters), messages)
+            yield _frame(instance_id, audit_rows(None, instance_id, messages)[1], messages)
             return
         if self._listed is not None and instance_id not in self._listed:
             yield _as_frame(
@@ -241,7 +335,8 @@ class BlockAuditor(StatefulProcessor):
             messages,
             disabled=self._disabled,
         )
-        self._state.put([(state,)])
+        if state is not None:
+            self._state.put([(state,)])
         yield _frame(instance_id, result, messages)
 
     def close(self) -> None:
@@ -249,14 +344,17 @@ class BlockAuditor(StatefulProcessor):
 
 
 def _rows_of(frame: pd.DataFrame) -> Iterator[BlockRow]:
-    columns = (frame[name] for name in ("value", "headers", "partition", "offset", "sent_us"))
-    for value, headers, partition, offset, sent_us in zip(*columns, strict=True):
+    names = ("value", "headers", "partition", "offset", "sent_us", "bytes", "key")
+    columns = (frame[name] for name in names)
+    for value, headers, partition, offset, sent_us, length, key in zip(*columns, strict=True):
         yield BlockRow(
             value=value,
             headers=None if headers is None else [(h["key"], h["value"]) for h in headers],
             partition=int(partition),
             offset=int(offset),
             sent_us=None if pd.isna(sent_us) else int(sent_us),
+            length=int(length),
+            key=key,
         )
 
 
@@ -283,10 +381,11 @@ def _frame(instance_id: str, result: KeyResult, messages: Sequence[BlockRow] = (
             "instance_id": instance_id,
             "blocks": result.blocks,
             "records": result.records,
-            "bytes": result.bytes,
-            "document": encode_document(result.findings, result.observations, result.cuts),
-            "fleet_events": encode_fleet_events(result.fleet_events),
+            "bytes": result.journal_bytes,
+            "document": result.document,
+            "fleet_events": result.events_document,
         }
+        for _ in range(result.is_known)
     ]
     rows += [
         _EMPTY_ROW
@@ -294,7 +393,10 @@ def _frame(instance_id: str, result: KeyResult, messages: Sequence[BlockRow] = (
             "kind": DEAD_LETTER,
             "instance_id": instance_id,
             "reason": letter.reason,
-            "value": letter.row.value,
+            "key": letter.row.key,
+            "bytes": letter.row.length,
+            # A part of a block is as good as nothing, and the driver gets the letters of all.
+            "value": letter.row.value and letter.row.value[:DEAD_LETTER_BYTES_MAX],
             "headers": [{"key": k, "value": v} for k, v in letter.row.headers or ()],
             "partition": letter.row.partition,
             "offset": letter.row.offset,

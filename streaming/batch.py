@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
@@ -18,7 +19,11 @@ from tallystick.coordinates.events.incident_control import (
     parse_control,
 )
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
-from tallystick.coordinates.rules.observations import MESSAGE_UNREADABLE
+from tallystick.coordinates.rules.observations import (
+    MESSAGE_UNREADABLE,
+    MESSAGES_UNREADABLE,
+    OTHERS_UNREADABLE,
+)
 from tallystick.streaming.journal_holes import Read
 from tallystick.streaming.schema import (
     CONTROL,
@@ -31,10 +36,16 @@ from tallystick.streaming.schema import (
 from tallystick.streaming.sinks import DeadLetterRow
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Container, Iterable, Iterator
+
     import pyarrow as pa
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.rules.outcomes import Reason
+
+
+UNKNOWN_KEYS_MAX = 20
+"""So many keys of unreadable messages are named in a micro-batch; all messages are counted."""
 
 
 @dataclass(slots=True)
@@ -56,6 +67,25 @@ class BatchContent:
     strangers: Counter[str] = field(default_factory=Counter)
     """Blocks of instances that are not listed."""
 
+    @property
+    def instances(self) -> set[str]:
+        """The instances of which something has come; messages of no instance are of none."""
+        return {one.instance_id for one in self._of_instances()} - {""}
+
+    def _of_instances(self) -> Iterator[FleetEvent | Finding | Observation | Cut]:
+        return chain(self.findings, self.observations, self.cuts, self.fleet_events)
+
+    def leave_out(self, names: Container[str]) -> None:
+        """Take out what is of some instances."""
+        self.keep(lambda one: one.instance_id not in names)
+
+    def keep(self, is_kept: Callable[[FleetEvent | Finding | Observation | Cut], bool]) -> None:
+        """Take out what is of instances, but for what is to be kept."""
+        self.findings = list(filter(is_kept, self.findings))
+        self.observations = list(filter(is_kept, self.observations))
+        self.cuts = list(filter(is_kept, self.cuts))
+        self.fleet_events = list(filter(is_kept, self.fleet_events))
+
 
 def sort_out(table: pa.Table) -> BatchContent:
     """Split the auditor's rows (``schema.AUDIT_ROWS``) by what they are.
@@ -64,6 +94,7 @@ def sort_out(table: pa.Table) -> BatchContent:
     on which of Spark's tasks ended first.
     """
     content = BatchContent()
+    known: set[str] = set()
     rows = table.to_pylist()
     rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
     for row in rows:
@@ -78,23 +109,17 @@ def sort_out(table: pa.Table) -> BatchContent:
             except IncidentControlError as error:
                 content.dead_letters.append(_dead_letter(row, f"control topic: {error}"))
         elif row["kind"] == READ:
-            known = content.read.get(row["partition"], Read(row["offset"], 0))
+            read = content.read.get(row["partition"], Read(row["offset"], 0))
             content.read[row["partition"]] = Read(
-                min(known.first, row["offset"]), known.count + row["blocks"]
+                min(read.first, row["offset"]), read.count + row["blocks"]
             )
         elif row["kind"] == NOT_LISTED:
             content.strangers[row["instance_id"]] += row["blocks"]
         elif row["kind"] == DEAD_LETTER:
             letter = _dead_letter(row, row["reason"])
             content.dead_letters.append(letter)
-            if not letter.instance_id:
-                # No instance's audit can report a message without a key, so it is reported here.
-                at = f"partition {letter.partition}, offset {letter.offset}"
-                code = ObservationCode.BLOCK_UNREADABLE
-                content.observations.append(
-                    doubt(code, at, MESSAGE_UNREADABLE, error=letter.reason)
-                )
         else:
+            known.add(row["instance_id"])
             findings, observations, cuts = decode_document(row["document"])
             content.blocks += row["blocks"]
             content.records += row["records"]
@@ -103,22 +128,58 @@ def sort_out(table: pa.Table) -> BatchContent:
             content.observations += observations
             content.cuts += cuts
             content.fleet_events += decode_fleet_events(row["fleet_events"])
+    content.observations += _under_no_instance(content.dead_letters, known)
     return content
+
+
+def _under_no_instance(letters: Iterable[DeadLetterRow], known: set[str]) -> list[Observation]:
+    """Messages that no instance's audit can report: nothing was ever read under their keys.
+
+    One observation a key, and at most so many that a flood of keys cannot fill the tables.
+    """
+    first: dict[str, DeadLetterRow] = {}
+    count: Counter[str] = Counter()
+    for letter in letters:
+        if letter.of_journal and letter.instance_id not in known:
+            first.setdefault(letter.instance_id, letter)
+            count[letter.instance_id] += 1
+    code = ObservationCode.BLOCK_UNREADABLE
+    found = []
+    for name, letter in list(first.items())[:UNKNOWN_KEYS_MAX]:
+        at = f"partition {letter.partition}, offset {letter.offset}"
+        data: dict[str, str | int] = {"error": letter.reason, "key": name, "count": count[name]}
+        found.append(doubt(code, at, MESSAGES_UNREADABLE if name else MESSAGE_UNREADABLE, **data))
+    others = list(first)[UNKNOWN_KEYS_MAX:]
+    if others:
+        at = f"{len(others)} further keys"
+        messages = sum(count[name] for name in others)
+        found.append(doubt(code, at, OTHERS_UNREADABLE, keys=len(others), count=messages))
+    return found
 
 
 def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
     return DeadLetterRow(
         instance_id=row["instance_id"],
         reason=reason,
+        key=row["key"],
         value=row["value"],
+        length=row["bytes"] or 0,
         headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
         partition=row["partition"],
         offset=row["offset"],
+        of_journal=row["kind"] == DEAD_LETTER,
     )
 
 
-def doubt(code: ObservationCode, at: str, reason: Reason, **data: Any) -> Observation:
-    """What leaves the run undecided and is about no single instance."""
+def doubt(code: ObservationCode, at: str, reason: Reason, **data: str | int) -> Observation:
+    """What leaves the run undecided and is about no single instance.
+
+    Args:
+        code: From the closed list.
+        at: Where it is.
+        reason: Its text, which names values of ``data``.
+        data: What the text names.
+    """
     return Observation(
         code=code,
         instance_id="",

@@ -8,13 +8,15 @@ location, and writes the same rows under the same number.
 from __future__ import annotations
 
 import time
-from types import MappingProxyType
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
+from tallystick.coordinates.audit.culprits import culprits, evidence_refused
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.incidents import Incidents
+from tallystick.coordinates.audit.instance import failure_text
 from tallystick.coordinates.results import (
     Finding,
     Observation,
@@ -23,21 +25,30 @@ from tallystick.coordinates.results import (
     Verdict,
     gravest,
 )
-from tallystick.coordinates.rules.observations import BEGINNING_LOST, FLEET_STATE_UNREADABLE
+from tallystick.coordinates.rules.observations import (
+    BEGINNING_LOST,
+    DEAD_LETTERS_LOST,
+    FLEET_STATE_UNREADABLE,
+)
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.coordinates.values.topics import FLEET
 from tallystick.streaming.batch import BatchContent, doubt, sort_out
 from tallystick.streaming.journal_holes import holes
-from tallystick.streaming.membership import leave_out_retired, name_strangers, retired_by
+from tallystick.streaming.membership import (
+    leave_out_beyond,
+    leave_out_retired,
+    name_strangers,
+    retired_by,
+)
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.table_sink import END_BATCH
 from tallystick.streaming.verdicts import Verdicts
 from tallystick.streaming.watch import StepReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -56,7 +67,6 @@ if TYPE_CHECKING:
     from tallystick.streaming.table_sink import TableSink
 
 BACKLOG_SHARE = 0.9
-_NOT_KNOWN: Mapping[tuple[str, str], Absence | None] = MappingProxyType({})
 
 
 class ValidatorAnswer(Protocol):
@@ -87,6 +97,22 @@ class AlertTaker(Protocol):
                 there, or need not be; of the others it is not known.
         """
         ...
+
+
+@dataclass(slots=True)
+class _Step:
+    """What one micro-batch, or the end, has brought."""
+
+    findings: list[Finding] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    dead_letters: list[DeadLetterRow] = field(default_factory=list)
+    checks: list[SubjectCheck] = field(default_factory=list)
+    fleet_events: list[FleetEvent] = field(default_factory=list)
+    rounds: list[Round] = field(default_factory=list)
+    controls: Sequence[IncidentControl] = ()
+    absences: Mapping[tuple[str, str], Absence | None] = field(default_factory=dict)
+    changes: list[IncidentChange] = field(default_factory=list)
 
 
 class FleetStep:
@@ -182,11 +208,32 @@ class FleetStep:
         # Until this one is saved, what is in memory is of no number.
         self._done_batch_id = None
         content = sort_out(table)
+        try:
+            step = self._judge(content, now_us, planned)
+        except Exception:  # noqa: BLE001  whose evidence it is, and what, is found out
+            step = self._judge_without_culprits(table, batch_id, now_us, planned)
+        self._deliver(batch_id, step)
+        self._save(batch_id)
+        self._metrics.count(
+            blocks=content.blocks,
+            records=content.records,
+            journal_bytes=content.bytes,
+            micro_batches=1,
+        )
+
+    def _judge(
+        self, content: BatchContent, now_us: int, planned: Sequence[PlannedOffsets]
+    ) -> _Step:
+        """Everything but what leaves the job: so it can be done again from the state before."""
         answers = self._rounds.answers
         for name, ts in retired_by(content.controls).items():
             answers.retire(name, ts)
             self._forget(name)
         leave_out_retired(content, answers)
+        known = self._fleet.reader.members.keys() | answers.members.keys()
+        content.observations += leave_out_beyond(content, known, answers)
+        reasons = [letter.reason for letter in content.dead_letters]
+        answers.note_unreadable(reasons, now_us, self._deadline.unreadable_max)
         absent = filter(None, self._rounds.absences(now_us).values())
         controls = list(answers.obey(content.controls, absent))
         content.observations += holes(planned, content.read)
@@ -202,29 +249,55 @@ class FleetStep:
         if is_caught_up:
             wait_us = self._deadline.journal_us
             outputs.append(self._fleet.expire({name: ts - wait_us for name, ts in seen.items()}))
-        self._deliver(
-            batch_id,
-            findings=content.findings + [f for each in outputs for f in each.findings],
-            observations=self._lost
-            + content.observations
-            + [o for each in outputs for o in each.observations]
-            + missing,
-            cuts=content.cuts,
-            dead_letters=content.dead_letters,
-            checks=[check for each in outputs for check in each.checks],
-            fleet_events=content.fleet_events,
-            controls=controls,
-            rounds=rounds,
-            absences=self._rounds.absences(now_us) if is_caught_up else {},
-            now_us=now_us,
+        return self._settle(
+            _Step(
+                findings=content.findings + [f for each in outputs for f in each.findings],
+                observations=self._lost
+                + content.observations
+                + [o for each in outputs for o in each.observations]
+                + missing,
+                cuts=content.cuts,
+                dead_letters=content.dead_letters,
+                checks=[check for each in outputs for check in each.checks],
+                fleet_events=content.fleet_events,
+                controls=controls,
+                rounds=rounds,
+                absences=self._rounds.absences(now_us) if is_caught_up else {},
+            ),
+            now_us,
         )
-        self._save(batch_id)
-        self._metrics.count(
-            blocks=content.blocks,
-            records=content.records,
-            journal_bytes=content.bytes,
-            micro_batches=1,
-        )
+
+    def _judge_without_culprits(
+        self,
+        table: pa.Table,
+        batch_id: int,
+        now_us: int,
+        planned: Sequence[PlannedOffsets],
+    ) -> _Step:
+        """What one instance has shown raises: leave it out, and enter the instance anew."""
+
+        def of(names: Container[str], refused: Mapping[str, str]) -> _Step:
+            self._begin_at(batch_id)
+            content = sort_out(table)
+            content.keep(lambda one: not one.instance_id or one.instance_id in names)
+            for name in refused:
+                self._forget(name)
+            content.observations += evidence_refused(refused, f"micro-batch {batch_id}")
+            return self._judge(content, now_us, planned)
+
+        def fails(names: Container[str]) -> str:
+            try:
+                of(names, {})
+            except Exception as error:  # noqa: BLE001  whatever it is, the others go on
+                return failure_text(error)
+            return ""
+
+        names = sorted(sort_out(table).instances)
+        refused = culprits(names, fails)
+        others = set(names) - refused.keys()
+        if reason := fails(others):
+            refused, others = dict.fromkeys(names, reason), set()
+        return of(others, refused)
 
     def _forget(self, instance_id: str) -> None:
         """An instance is no member of the fleet any more."""
@@ -257,19 +330,17 @@ class FleetStep:
         outputs: list[AuditOutput | FleetOutput] = [*instances, *of_fleet]
         rounds, missing = self._rounds.absorb(cuts, {}, now_us=0)
         closed, more_missing = self._rounds.finish()
-        self._deliver(
-            END_BATCH,
+        step = _Step(
             findings=[finding for output in outputs for finding in output.findings],
             observations=[o for output in outputs for o in output.observations]
             + missing
             + more_missing,
             cuts=cuts,
-            dead_letters=[],
             checks=[check for each in of_fleet for check in each.checks],
             fleet_events=events,
             rounds=[*rounds, *closed],
-            is_last=True,
         )
+        self._deliver(END_BATCH, self._settle(step), is_last=True)
         self._done_batch_id = None
 
     def pause(self, now_us: int, *, is_history: bool) -> None:
@@ -284,8 +355,7 @@ class FleetStep:
         self._load_newest()
         output = self._fleet.give_up()
         rounds, missing = self._rounds.give_up(now_us, is_history=is_history)
-        self._deliver(
-            END_BATCH,
+        step = _Step(
             findings=output.findings,
             observations=output.observations + missing,
             cuts=[],
@@ -293,43 +363,45 @@ class FleetStep:
             checks=output.checks,
             fleet_events=[],
             rounds=rounds,
-            is_last=True,
         )
+        self._deliver(END_BATCH, self._settle(step), is_last=True)
         self._done_batch_id = None
 
-    def _deliver(
-        self,
-        batch: int | None,
-        *,
-        findings: list[Finding],
-        observations: list[Observation],
-        cuts: list[Cut],
-        dead_letters: list[DeadLetterRow],
-        checks: list[SubjectCheck],
-        fleet_events: list[FleetEvent],
-        rounds: list[Round],
-        controls: Sequence[IncidentControl] = (),
-        absences: Mapping[tuple[str, str], Absence | None] = _NOT_KNOWN,
-        now_us: int | None = None,
-        is_last: bool = False,
-    ) -> None:
-        findings.sort(key=lambda finding: finding.order)
-        self._checks.absorb(findings, observations, checks)
-        changes = self._incidents.absorb(
-            findings, cuts, checks, fleet_events, controls, clock_us=now_us
+    def _settle(self, step: _Step, now_us: int | None = None) -> _Step:
+        """What becomes of incidents and of the checks of collections."""
+        step.findings.sort(key=lambda finding: finding.order)
+        self._checks.absorb(step.findings, step.observations, step.checks)
+        step.changes = self._incidents.absorb(
+            step.findings,
+            step.cuts,
+            step.checks,
+            step.fleet_events,
+            step.controls,
+            clock_us=now_us,
         )
+        return step
+
+    def _deliver(self, batch: int | None, step: _Step, *, is_last: bool = False) -> None:
+        findings, observations, rounds = step.findings, step.observations, step.rounds
         clusters = self._fleet.clusters()
         origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, clusters)
+        lost = 0
         # Findings first: who waits for them does not wait for the validator.
         if self._kafka is not None:
-            self._kafka.publish(findings, changes, origin)
-            self._kafka.publish_dead_letters(dead_letters)
+            self._kafka.publish(findings, step.changes, origin)
+            error = self._kafka.publish_dead_letters(step.dead_letters)
+            if error:
+                lost = len(step.dead_letters)
+                at = f"dead letters of micro-batch {batch}"
+                code = ObservationCode.DEAD_LETTERS_LOST
+                seen = doubt(code, at, DEAD_LETTERS_LOST, count=lost, error=error)
+                observations.append(replace(seen, is_undecided=False))
         delivered_us = time.time_ns() // 1_000
         if self._alert is not None:
-            self._alert(changes, origin, absences)
+            self._alert(step.changes, origin, step.absences)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
-        rows = [*cuts, *missing]
+        rows = [*step.cuts, *missing]
         self._tables.write(
             batch,
             findings=findings,
@@ -343,8 +415,9 @@ class FleetStep:
             findings=len(findings),
             observations=len(observations),
             states_unreadable=sum(o.code is ObservationCode.STATE_UNREADABLE for o in observations),
-            cuts=len(cuts),
-            dead_letters=len(dead_letters),
+            cuts=len(step.cuts),
+            dead_letters=len(step.dead_letters),
+            dead_letters_lost=lost,
             collections_closed=sum(not closed.is_late for closed in rounds),
             collections_late=sum(closed.is_late for closed in rounds),
         )
@@ -406,10 +479,14 @@ class FleetStep:
             self._load(self._checkpoint.next_batch_id())
 
     def _load(self, batch_id: int) -> None:
-        self._lost = []
-        self._begin()
         # The history goes on, so what an earlier run reported at its end is no longer true.
         self._tables.take_back_end()
+        self._begin_at(batch_id)
+
+    def _begin_at(self, batch_id: int) -> None:
+        """The state before a micro-batch."""
+        self._lost = []
+        self._begin()
         data = self._checkpoint.load_state(batch_id)
         if data is None:
             self._lost = [

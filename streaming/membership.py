@@ -7,20 +7,24 @@ from typing import TYPE_CHECKING
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.incident_control import ControlAction
 from tallystick.coordinates.results import Observation, ObservationCode
-from tallystick.coordinates.rules.observations import INSTANCE_NOT_LISTED
+from tallystick.coordinates.rules.observations import INSTANCE_BEYOND, INSTANCE_NOT_LISTED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Set as AbstractSet
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.events.incident_control import IncidentControl
     from tallystick.coordinates.results import Finding
+    from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.streaming.answers import Answers
     from tallystick.streaming.batch import BatchContent
 
 STRANGERS_MAX = 1_024
 """So many instances that are not listed are named; all are counted."""
+INSTANCES_MAX = 4_096
+"""So many instances have evidence that is compared with others', where none are listed."""
 
 
 def retired_by(controls: Iterable[IncidentControl]) -> dict[str, int]:
@@ -43,10 +47,18 @@ def leave_out_retired(content: BatchContent, answers: Answers) -> None:
         return one.instance_id not in answers.retired and is_late
 
     if since or answers.retired:
-        content.fleet_events = list(filter(counts, content.fleet_events))
-        content.findings = list(filter(counts, content.findings))
-        content.observations = list(filter(counts, content.observations))
-        content.cuts = list(filter(counts, content.cuts))
+        content.keep(counts)
+
+
+def leave_out_beyond(
+    content: BatchContent, known: AbstractSet[str], answers: Answers
+) -> list[Observation]:
+    """Take out what is of instances beyond ``INSTANCES_MAX``, and name each of them once."""
+    new = sorted(content.instances - known)
+    beyond = new[max(0, INSTANCES_MAX - len(known)) :]
+    if beyond:
+        content.leave_out(set(beyond))
+    return list(_named(beyond, answers, INSTANCE_BEYOND, is_undecided=True))
 
 
 def name_strangers(blocks: Mapping[str, int], answers: Answers) -> list[Observation]:
@@ -56,26 +68,27 @@ def name_strangers(blocks: Mapping[str, int], answers: Answers) -> list[Observat
         blocks: How many blocks each of them has sent in this step.
         answers: Remembers who was named.
     """
-    found = []
-    for name in sorted(blocks.keys() - answers.strangers.keys()):
-        if len(answers.strangers) < STRANGERS_MAX:
-            answers.strangers[name] = None
-            found.append(_stranger(name))
-    return found
+    return list(_named(blocks, answers, INSTANCE_NOT_LISTED, is_undecided=False))
 
 
-def _stranger(instance_id: str) -> Observation:
-    return Observation(
-        code=ObservationCode.INSTANCE_NOT_LISTED,
-        instance_id=instance_id,
-        channel=None,
-        at="its first block",
-        reason=INSTANCE_NOT_LISTED.code,
-        data={},
-        rules=(),
-        is_undecided=False,
-        collection_id=None,
-        epoch=0,
-        sequence=0,
-        ts=0,
-    )
+def _named(
+    names: Iterable[str], answers: Answers, reason: Reason, *, is_undecided: bool
+) -> Iterator[Observation]:
+    for name in sorted(set(names) - answers.strangers.keys()):
+        if len(answers.strangers) >= STRANGERS_MAX:
+            return
+        answers.strangers[name] = None
+        yield Observation(
+            code=ObservationCode.INSTANCE_NOT_LISTED,
+            instance_id=name,
+            channel=None,
+            at="its first block",
+            reason=reason.code,
+            data={},
+            rules=(),
+            is_undecided=is_undecided,
+            collection_id=None,
+            epoch=0,
+            sequence=0,
+            ts=0,
+        )

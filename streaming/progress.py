@@ -29,6 +29,7 @@ COUNTERS = (
     "observations",
     "cuts",
     "dead_letters",
+    "dead_letters_lost",
     "states_unreadable",
     "collections_requested",
     "collections_closed",

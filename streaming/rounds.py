@@ -34,6 +34,8 @@ class Deadline:
         after_collections: Or when so many later collections have answers.
         unanswered_max: An instance that leaves so many requests unanswered is silent: collections
             do not wait for it. None: no number is too large.
+        unreadable_max: More messages that cannot be read in ``answers.UNREADABLE_WINDOW_US`` are an
+            incident.
         journal_us: A comparison with other instances waits so long, in the time of the journal of
             the instance that is compared.
     """
@@ -41,6 +43,7 @@ class Deadline:
     after_us: int = 30_000_000
     after_collections: int = 3
     unanswered_max: int | None = 2
+    unreadable_max: int = 10
     journal_us: int = 30_000_000
 
 

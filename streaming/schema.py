@@ -34,11 +34,20 @@ BLOCK_ROWS = StructType(
         StructField("partition", IntegerType()),
         StructField("offset", LongType()),
         StructField("sent_us", LongType()),
+        StructField("bytes", LongType()),
+        StructField("key", BinaryType()),
     ]
 )
 """What goes into the auditor: one row a block, ``instance_id`` being the message's key as text
-(empty without one), ``sent_us`` its time in Kafka, microseconds; ``headers`` NULL where they are
-not known."""
+(empty if it can be no instance's name); ``headers`` NULL where they are not known; ``value`` cut if
+it is too large for a block, and then ``bytes`` is what it was; the beginning of the ``key``;
+``sent_us`` its time in Kafka, microseconds."""
+
+KEY_BYTES_MAX = 1_000
+HEADERS_BYTES_MAX = 100_000
+DEAD_LETTER_BYTES_MAX = 900_000
+"""What is kept of a message that cannot be read: its key, its headers as a whole, its value.
+Together they fit into a message of the size that brokers and producers take as installed."""
 
 STATE_NAME = "audit"
 STATE_FIELD = "audit"
@@ -63,6 +72,7 @@ AUDIT_ROWS = StructType(
         StructField("document", BinaryType()),
         StructField("fleet_events", BinaryType()),
         StructField("reason", StringType()),
+        StructField("key", BinaryType()),
         StructField("value", BinaryType()),
         StructField("headers", HEADERS),
         StructField("partition", IntegerType()),
@@ -72,9 +82,10 @@ AUDIT_ROWS = StructType(
 """What leaves the auditor. RESULT, at most one a key and micro-batch: how many blocks and records
 were read, of how many bytes, ``document`` (JSON of findings, observations and cuts) and
 ``fleet_events`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
-``reason`` and the message as it was. REQUEST and CONTROL, one a message of the collect and of the
-control topic: ``value``. NOT_LISTED, one an instance that is not listed: ``blocks``. READ, one a
-key and partition of the journal topic: the first ``offset``, and how many messages (``blocks``)."""
+``reason`` and the message as it was, ``value`` cut if it had more ``bytes``. REQUEST and CONTROL,
+one a message of the collect and of the control topic: ``value``. NOT_LISTED, one an instance that
+is not listed: ``blocks``. READ, one a key and partition of the journal topic: the first ``offset``,
+and how many messages (``blocks``)."""
 
 
 def encode_document(

@@ -6,10 +6,13 @@ the ``change_id`` of a change does.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from tallystick.coordinates.rules.topic_messages import Origin, finding_message, incident_message
 from tallystick.coordinates.values.topics import (
@@ -17,6 +20,7 @@ from tallystick.coordinates.values.topics import (
     FINDINGS_TOPIC,
     INCIDENTS_TOPIC,
 )
+from tallystick.streaming.schema import DEAD_LETTER_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -32,9 +36,12 @@ WRITE_TIMEOUTS = {
     "kafka.max.block.ms": "30000",
 }
 """A broker that does not answer is reported within these, not after Kafka's own two minutes."""
-DEAD_LETTER_BYTES_MAX = 900_000
-"""What is kept of a dead letter's value: with its headers it must still fit into a message."""
 REASON_BYTES_MAX = 2_000
+_TOO_LARGE = "RecordTooLarge"
+_NOT_TAKEN = re.compile(
+    f"{_TOO_LARGE}|AuthorizationException|UnknownTopicOrPartition|not present in metadata"
+)
+"""Why a topic does not take messages although its brokers are there."""
 
 _MESSAGES = pa.schema(
     [
@@ -51,7 +58,11 @@ _MESSAGES = pa.schema(
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterRow:
-    """A message that could not be read, as it leaves the auditor."""
+    """A message that could not be read, as it leaves the auditor.
+
+    ``length``: of its value, of which ``value`` may be the beginning. ``key``: the beginning of
+    its key. ``of_journal``: whether it is of the journal's topic.
+    """
 
     instance_id: str
     reason: str
@@ -59,6 +70,9 @@ class DeadLetterRow:
     headers: list[tuple[str, bytes]]
     partition: int
     offset: int
+    length: int = 0
+    key: bytes | None = None
+    of_journal: bool = True
 
 
 class KafkaSink:
@@ -107,11 +121,29 @@ class KafkaSink:
             ]
         )
 
-    def publish_dead_letters(self, letters: Sequence[DeadLetterRow]) -> None:
-        """Write dead letters: the old key, value and headers, and ours beside them."""
-        self._write([self._dead_letter(letter) for letter in letters])
+    def publish_dead_letters(self, letters: Sequence[DeadLetterRow]) -> str:
+        """Write dead letters: the old key, value and headers, and ours beside them.
 
-    def _dead_letter(self, letter: DeadLetterRow) -> dict[str, Any]:
+        Where the topic's limit is lower than usual, values are left out.
+
+        Returns:
+            Why they cannot be written, empty if they are.
+        """
+        for kept in (DEAD_LETTER_BYTES_MAX, 0):
+            messages = [self._dead_letter(letter, kept) for letter in letters]
+            try:
+                self._write(messages)
+            except (PySparkException, Py4JError) as error:
+                found = _NOT_TAKEN.search(str(error))
+                if found is None:
+                    raise
+                if kept and found.group() == _TOO_LARGE:
+                    continue
+                return f"{found.group()} of {self._dead_letter_topic!r}"
+            break
+        return ""
+
+    def _dead_letter(self, letter: DeadLetterRow, kept: int) -> dict[str, Any]:
         value = letter.value
         ours = {
             "tallystick.reason": letter.reason.encode("utf-8", "replace")[:REASON_BYTES_MAX],
@@ -119,13 +151,14 @@ class KafkaSink:
             "tallystick.partition": b"%d" % letter.partition,
             "tallystick.offset": b"%d" % letter.offset,
         }
-        if value is not None and len(value) > DEAD_LETTER_BYTES_MAX:
-            ours["tallystick.bytes"] = b"%d" % len(value)
-            value = value[:DEAD_LETTER_BYTES_MAX]
-        headers = [*((k, v) for k, v in letter.headers if k not in ours), *ours.items()]
+        if value is not None:
+            value = value[:kept]
+            if len(value) < letter.length:
+                ours["tallystick.bytes"] = b"%d" % letter.length
+        headers = [*((k, v) for k, v in letter.headers if k not in ours and kept), *ours.items()]
         return {
             "topic": self._dead_letter_topic,
-            "key": letter.instance_id.encode() or None,
+            "key": letter.key if kept else None,
             "value": value,
             "headers": [{"key": k, "value": v} for k, v in headers],
         }

@@ -6,18 +6,50 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
+from tallystick.coordinates.events._field_checks import INSTANCE_BYTES_MAX
+from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX
 from tallystick.coordinates.values.topics import COLLECT_TOPIC, CONTROL_TOPIC, JOURNAL_TOPIC
-from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, HEADERS, REQUEST
+from tallystick.streaming.schema import (
+    AUDIT_ROWS,
+    CONTROL,
+    DEAD_LETTER_BYTES_MAX,
+    HEADERS,
+    HEADERS_BYTES_MAX,
+    KEY_BYTES_MAX,
+    REQUEST,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
+HEADERS_MAX = 32
+HEADERS_CUT = "tallystick.headers"
+_HEADER_CHARACTERS = HEADERS_BYTES_MAX // HEADERS_MAX // 5  # a name's may have four bytes each
+POLL_RECORDS_MAX = 4
+"""A client keeps so many messages at once, unpacked: the smallest may be millions of zeros."""
 MAX_BLOCKS_PER_TRIGGER = 256
 """Blocks of one micro-batch: large enough that its fixed cost does not count, small enough that
 its blocks (up to a few hundred kilobytes each) fit into memory several times."""
+
+# Without headers it has none, which is reported; NULL are headers that nobody kept. Headers may be
+# as large as values: too large ones are cut, and the first of those left says how many there were.
+_HEADERS = f"""
+CASE WHEN headers IS NULL THEN CAST(array() AS {HEADERS.simpleString()})
+WHEN aggregate(headers, 0L, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0))
+    <= {HEADERS_BYTES_MAX} AND size(headers) <= {HEADERS_MAX} THEN headers
+ELSE concat(
+    array(named_struct(
+        'key', '{HEADERS_CUT}', 'value', CAST(CAST(size(headers) AS STRING) AS BINARY)
+    )),
+    transform(slice(headers, 1, {HEADERS_MAX}), h -> named_struct(
+        'key', substring(h.key, 1, {_HEADER_CHARACTERS}),
+        'value', substring(h.value, 1, {_HEADER_CHARACTERS})
+    ))
+) END
+"""
 
 # A broker that does not answer is reported within these, not after Kafka's own minute.
 _BROKER_TIMEOUTS = {
@@ -47,18 +79,24 @@ def read_journal(
         .option("includeHeaders", "true")
         .option("failOnDataLoss", "false")
     )
+    is_name = F.length("key") <= INSTANCE_BYTES_MAX
+    is_whole = F.length("value") <= BLOCK_BYTES_MAX
     return messages.load().select(
         # A message without a key, or with one that is no text, belongs to no instance. Spark would
         # group the first under NULL, and fail for ever on the second when Python gets it.
-        F.coalesce(F.try_validate_utf8(F.col("key").cast("string")), F.lit("")).alias(
-            "instance_id"
-        ),
-        "value",
-        # Without headers it has none, which is reported; NULL are headers that nobody kept.
-        F.coalesce("headers", F.array().cast(HEADERS)).alias("headers"),
+        F.coalesce(
+            F.when(is_name, F.try_validate_utf8(F.col("key").cast("string"))), F.lit("")
+        ).alias("instance_id"),
+        # What is too large to be read is cut before anything copies it.
+        F.when(is_whole, F.col("value"))
+        .otherwise(_cut("value", DEAD_LETTER_BYTES_MAX))
+        .alias("value"),
+        F.expr(_HEADERS).alias("headers"),
         "partition",
         "offset",
         F.unix_micros("timestamp").alias("sent_us"),
+        F.coalesce(F.length("value"), F.lit(0)).cast("long").alias("bytes"),
+        _cut("key", KEY_BYTES_MAX).alias("key"),
     )
 
 
@@ -77,7 +115,8 @@ def read_requests(
     """
     kind = F.when(F.col("topic") == control_topic, F.lit(CONTROL)).otherwise(F.lit(REQUEST))
     known = {"kind": kind, "instance_id": F.lit("")}
-    known |= {name: F.col(name) for name in ("value", "partition", "offset")}
+    known |= {name: F.col(name) for name in ("partition", "offset")}
+    known |= {"value": _cut("value", DEAD_LETTER_BYTES_MAX), "bytes": F.length("value")}
     return (
         _messages(spark, bootstrap_servers, f"{topic},{control_topic}", options)
         .option("failOnDataLoss", "false")
@@ -91,6 +130,11 @@ def read_requests(
     )
 
 
+def _cut(name: str, length: int) -> Column:
+    """The beginning of a binary column."""
+    return F.substring(name, 1, length)
+
+
 def _messages(
     spark: SparkSession, bootstrap_servers: str, topics: str, options: Mapping[str, str]
 ) -> DataStreamReader:
@@ -101,4 +145,5 @@ def _messages(
         .options(**_BROKER_TIMEOUTS, **options)
         .option("subscribe", topics)
         .option("startingOffsets", "earliest")
+        .option("kafka.max.poll.records", POLL_RECORDS_MAX)
     )

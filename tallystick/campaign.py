@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 from tallystick import cover
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
-from tallystick.coordinates.rules.explanation import explain
+from tallystick.coordinates.rules.explanation import explain, observation_text
+from tallystick.coordinates.rules.observations import REFUSALS
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.kernel.scenario import TOPOLOGIES, Scenario
@@ -216,6 +217,8 @@ def run_seed(scenario: Scenario, disabled: frozenset[str] = frozenset()) -> Seed
     """
     history = simulate(scenario)
     result = audit_history(history.blocks(BLOCK_RECORDS), disabled=disabled)
+    if refused := [o for o in result.observations if o.reason in REFUSALS]:
+        raise AssertionError(f"seed {scenario.seed}: {observation_text(refused[0])}")
     fault = FAULTS[scenario.fault] if scenario.fault is not None else None
     expected = fault.must_fire if fault is not None else frozenset()
     injected = bool(history.injected)

@@ -105,6 +105,12 @@ class Settings(BaseSettings):
     unanswered_max: Annotated[
         int, Field(ge=1, le=1_000, description="unanswered requests that make an instance silent")
     ] = 2
+    unreadable_max: Annotated[
+        int,
+        Field(
+            ge=0, le=1_000_000, description="unreadable messages in ten minutes that alert nobody"
+        ),
+    ] = 10
     disabled: Annotated[
         tuple[str, ...], NoDecode, Field(description="rules that are switched off")
     ] = ()

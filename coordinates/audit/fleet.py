@@ -420,7 +420,12 @@ class FleetAudit:
         """Rows whose claims have been compared with those of all other instances."""
         rows, instances = self.reader.rows_with_claims, self.reader.origins.instances
         if len(instances) > 1:
-            known_ts = min(one.known_ts for one in instances.values())
+            # A journal that has shown no server yet need not go on, and nothing waits for it.
+            timelines = self.reader.timelines
+            known_ts = min(
+                (one.known_ts for name, one in instances.items() if timelines[name].identities),
+                default=-1,
+            )
             for row in rows:
                 if row.at.ts <= known_ts:
                     self.collector.check(row, Check(gtid_origin_agreement.name, Outcome.HOLDS))

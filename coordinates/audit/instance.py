@@ -8,6 +8,8 @@ yield the same results wherever and however they are cut.
 
 from __future__ import annotations
 
+import contextlib
+import traceback
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -30,6 +32,8 @@ from tallystick.coordinates.state_codec import decode, encode, restore, split
 from tallystick.coordinates.values.errors import JournalError, StateError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.audit.journal_clock import Break
@@ -39,6 +43,13 @@ if TYPE_CHECKING:
 WAITING_MAX = 32
 _SERVER, _BINLOG, _RELAY, _REDO = map(int, Stream)
 _GAP = int(RecordType.GAP)
+
+
+def failure_text(error: Exception) -> str:
+    """What was raised, and where: for somebody who looks for the mistake in the code."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    file = frame.filename.rpartition("/")[2]
+    return f"{type(error).__name__}: {shorten(str(error))} ({file}:{frame.lineno})"
 
 
 @dataclass(slots=True)
@@ -132,6 +143,57 @@ class InstanceAudit(ServerRecordReader):
                 self._read(fresh)
         return self._output()
 
+    def absorb_or_refuse(
+        self, block: Block, check: Callable[[AuditOutput], object] | None = None
+    ) -> tuple[AuditOutput, str]:
+        """As ``absorb``, but whatever is raised stays with the block: it counts as lost.
+
+        Nothing may raise, and a value that nobody has thought of may nevertheless. What was half
+        read is forgotten, so the answer is that of a gap: undecided, and nothing found.
+
+        Args:
+            block: The next block of the journal.
+            check: Called with what the step brought; what it raises refuses the block, too.
+
+        Returns:
+            What the step brought, and why the block was refused; empty if it was not.
+        """
+        waiting = list(self.waiting)
+        try:
+            output = self.absorb(block)
+            if check is not None:
+                check(output)
+        except Exception as error:  # noqa: BLE001  whatever it is, the others go on
+            reason = failure_text(error)
+        else:
+            return output, ""
+        self._forget_half_read(waiting)
+        here = block.epoch, block.next_sequence
+        self.epoch, self.next_sequence = max(here, (self.epoch, self.next_sequence))
+        self.reporter.position = (block.epoch, block.first_sequence, self.ts)
+        self.reporter.note(
+            ObservationCode.BLOCK_UNREADABLE,
+            observations.BLOCK_REFUSED,
+            at=f"{block.epoch}:{block.first_sequence}",
+            first=block.first_sequence,
+            last=block.next_sequence - 1,
+            error=reason,
+            is_undecided=True,
+        )
+        return self._output(), reason
+
+    def _forget_half_read(self, waiting: list[WaitingRow]) -> None:
+        """A step raised: nothing of it counts, and what was known before may be changed by it."""
+        self.reporter.clear()
+        self._learned, self.cuts = 0, []
+        for row in waiting:
+            # They came before, and what they were to be judged against is forgotten.
+            self.begin_anew(settings_are_known=False)
+            self.waiting = [row]
+            with contextlib.suppress(Exception):
+                self._settle_rows(force=True)
+        self.begin_anew(settings_are_known=False)
+
     def note_unreadable(self, reason: str, ts: int | None = None) -> AuditOutput:
         """A block of this instance could not be read: what it held counts as a gap."""
         self.reporter.position = (self.epoch, self.next_sequence, self.ts if ts is None else ts)
@@ -163,6 +225,22 @@ class InstanceAudit(ServerRecordReader):
     def finish(self) -> AuditOutput:
         """The end of a finished journal: rows that still wait are undecided."""
         self._settle_rows(force=True)
+        return self._output()
+
+    def finish_or_refuse(self) -> AuditOutput:
+        """As ``finish``, but what is raised leaves the instance undecided, and nothing else."""
+        waiting = list(self.waiting)
+        try:
+            return self.finish()
+        except Exception as error:  # noqa: BLE001  whatever it is, the others go on
+            self._forget_half_read(waiting)
+            self.reporter.note(
+                ObservationCode.BLOCK_UNREADABLE,
+                observations.END_REFUSED,
+                at=f"{self.epoch}:{self.next_sequence}",
+                error=failure_text(error),
+                is_undecided=True,
+            )
         return self._output()
 
     def _output(self) -> AuditOutput:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tallystick.coordinates.audit.culprits import culprits, evidence_refused
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.incidents import incidents_of_history
-from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.instance import InstanceAudit, failure_text
 from tallystick.coordinates.audit.missing_answers import missing_answers
 from tallystick.coordinates.results import Verdict, gravest, verdict_of_run
 
@@ -66,7 +67,6 @@ def audit_history(
     """
     result = AuditResult(disabled=disabled)
     instances: dict[str, InstanceAudit] = {}
-    fleet = FleetAudit(disabled)
     fleet_events: list[FleetEvent] = []
     findings: dict[str, Finding] = {}
 
@@ -88,11 +88,14 @@ def audit_history(
         audit = instances.get(block.instance_id)
         if audit is None:
             audit = instances[block.instance_id] = InstanceAudit(block.instance_id, disabled)
-        take_instance(audit.absorb(block))
+        output, _ = audit.absorb_or_refuse(block)
+        take_instance(output)
     for audit in instances.values():
-        take_instance(audit.finish())
-    take(fleet.absorb(fleet_events))
-    take(fleet.give_up() if goes_on else fleet.finish())
+        take_instance(audit.finish_or_refuse())
+    fleet, of_fleet, refused = _compare(fleet_events, disabled, goes_on=goes_on)
+    for each in of_fleet:
+        take(each)
+    result.observations += refused
     starts = {e.instance_id: e.ts for e in reversed(fleet_events) if e.kind is FleetEventKind.BOOT}
     for cut, observation in list(missing_answers(result.cuts, starts)):
         result.cuts.append(cut)
@@ -107,3 +110,33 @@ def audit_history(
     result.topology = fleet.topology()
     result.instances = sorted(instances)
     return result
+
+
+def _compare(
+    fleet_events: list[FleetEvent], disabled: frozenset[str], *, goes_on: bool
+) -> tuple[FleetAudit, list[FleetOutput], list[Observation]]:
+    """Compare all instances, and leave those out whose evidence raises."""
+
+    def compare(events: list[FleetEvent]) -> tuple[FleetAudit, list[FleetOutput]]:
+        fleet = FleetAudit(disabled)
+        return fleet, [fleet.absorb(events), fleet.give_up() if goes_on else fleet.finish()]
+
+    def of(names: Iterable[str]) -> list[FleetEvent]:
+        wanted = set(names)
+        return [event for event in fleet_events if event.instance_id in wanted]
+
+    def fails(names: Iterable[str]) -> str:
+        try:
+            compare(of(names))
+        except Exception as error:  # noqa: BLE001  whatever it is, the others are compared
+            return failure_text(error)
+        return ""
+
+    try:
+        return *compare(fleet_events), []
+    except Exception:  # noqa: BLE001  whose evidence it is, and what, is found out
+        names = sorted({event.instance_id for event in fleet_events})
+        bad = culprits(names, fails)
+    if reason := fails(set(names) - bad.keys()):
+        bad = dict.fromkeys(names, reason)
+    return *compare(of(set(names) - bad.keys())), evidence_refused(bad, "its journal")

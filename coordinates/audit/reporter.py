@@ -170,6 +170,10 @@ class Reporter:
             )
         )
 
+    def clear(self) -> None:
+        """Drop what was reported and not yet taken, and what is held."""
+        self.findings, self.observations, self.fleet_events, self._held = [], [], [], []
+
     def hold(self, emit: Callable[[], None]) -> None:
         """Call ``emit`` before the next fleet event: what it gathers until then is one event."""
         self._held.append(emit)

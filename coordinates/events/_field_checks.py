@@ -83,6 +83,16 @@ def name(value: Any) -> str:
     return str(value)
 
 
+INSTANCE_BYTES_MAX = 255
+
+
+def instance_name(value: Any) -> str:
+    """Our own name of a server: short, and without characters that lines and logs act upon."""
+    if not name(value).isprintable() or len(value.encode()) > INSTANCE_BYTES_MAX:
+        raise FieldError(f"1 to {INSTANCE_BYTES_MAX} bytes of printable text", value)
+    return str(value)
+
+
 def log_file(value: Any) -> str:
     """The name of a log file without a directory."""
     try:

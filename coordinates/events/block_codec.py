@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
+from tallystick.coordinates.events._field_checks import FieldError, instance_name
 from tallystick.coordinates.events._record_checks import check_records
 from tallystick.coordinates.events.journal import (
     ABSENT,
@@ -24,15 +25,16 @@ from tallystick.coordinates.events.journal import (
     SCHEMA_VERSION,
     Block,
 )
+from tallystick.coordinates.values._gtid_text import read_sid
 from tallystick.coordinates.values.checksum import checksum
-from tallystick.coordinates.values.errors import BlockError
+from tallystick.coordinates.values.errors import BlockError, GtidSetParseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     import numpy.typing as npt
 
-BLOCK_BYTES_MAX = 64 * 2**20
+BLOCK_BYTES_MAX = 16 * 2**20
 """No block is larger; a producer splits long before, at its broker's limit."""
 
 METADATA_KEYS = ("schema_version", "instance_id", "epoch", "first_sequence", "count")
@@ -142,7 +144,7 @@ def decode_block(
         columns=columns,
         channels=dictionaries["channel"],
         files=dictionaries["file"],
-        sids=dictionaries["sid"],
+        sids=_sids(dictionaries["sid"], f"{where}, column 'sid'"),
         texts=_texts(batch.column(len(COLUMNS))),
     )
     check_records(block, where)
@@ -206,6 +208,17 @@ def _dictionary(array: Any, where: str) -> tuple[str, ...]:
     return tuple(values)
 
 
+def _sids(values: tuple[str, ...], where: str) -> tuple[str, ...]:
+    """Source identifiers as everything after this compares them: in lower case."""
+    try:
+        sids = tuple(map(read_sid, values))
+    except GtidSetParseError as error:
+        raise BlockError(f"{where}: {error}") from None
+    if len(set(sids)) != len(sids):
+        raise BlockError(f"{where}: its dictionary has one source identifier in two spellings")
+    return sids
+
+
 def _texts(array: Any) -> dict[int, str]:
     if array.null_count == len(array):
         return {}
@@ -240,9 +253,11 @@ def _read_instance(raw: bytes) -> str:
         instance_id = raw.decode()
     except UnicodeDecodeError:
         raise BlockError(f"a block whose instance {raw[:80]!r} is no UTF-8") from None
-    if not instance_id:
-        raise BlockError("a block without an instance: expected its configuration key")
-    return instance_id
+    try:
+        return instance_name(instance_id)
+    except FieldError as error:
+        shown = repr(instance_id)[:80]
+        raise BlockError(f"a block of instance {shown}: expected {error.expected}") from None
 
 
 def _number(metadata: Mapping[bytes, bytes], name: str) -> int:

@@ -202,6 +202,8 @@ def parse_body(text: str) -> dict[str, Any]:
             body = json.loads(text)
     except ValueError as error:
         raise JournalError(f"its body is no JSON ({error}): {text[:80]!r}") from None
+    except RecursionError:
+        raise JournalError(f"its body is too deeply nested: {text[:80]!r}") from None
     if not isinstance(body, dict):
         raise JournalError(f"expected a JSON object as body, got {text[:80]!r}")
     return body

@@ -18,9 +18,9 @@ from tallystick.coordinates.events._field_checks import (
     UINT32_MAX,
     FieldError,
     channel_name,
+    instance_name,
     log_file,
     missing_key,
-    name,
     text,
     unknown_key,
 )
@@ -253,7 +253,7 @@ class _Reader:
 
     def _open(self, instance_id: Any) -> _Journal:
         try:
-            journal = _Journal(BlockBuilder(name(instance_id)), has_gap=self.has_gap)
+            journal = _Journal(BlockBuilder(instance_name(instance_id)), has_gap=self.has_gap)
         except FieldError as error:
             raise error.under("instance") from None
         self.journals[instance_id] = journal

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events._field_checks import (
+    INSTANCE_BYTES_MAX,
     INT64_MAX,
     Integer,
     ListOf,
@@ -73,7 +74,7 @@ _OF_EVENT_KEY: Mapping[str, Schema] = {
     "query": {"enum": [verb.name.replace("_", " ") for verb in QueryVerb if verb]},
 }
 _ENVELOPE: Mapping[str, Schema] = {
-    "instance": _NAME,
+    "instance": {**_NAME, "maxLength": INSTANCE_BYTES_MAX, "pattern": r"^[^\u0000-\u001f\u007f]+$"},
     "ts": _COUNT,
     "epoch": {**_COUNT, "maximum": INT64_MAX - 1},
     "sequence": {**_COUNT, "maximum": INT64_MAX - 1},

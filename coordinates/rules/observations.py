@@ -35,9 +35,35 @@ TOPIC_PARTITION_GONE = reason(
     " the topic was made anew",
 )
 MESSAGE_UNREADABLE = reason("message_unreadable", "{error}")
+MESSAGES_UNREADABLE = reason(
+    "messages_unreadable",
+    "{count:n message} under the key {key!r}, of which nothing was ever read, cannot be read and"
+    " went to the dead letters: {error}",
+)
+OTHERS_UNREADABLE = reason(
+    "others_unreadable",
+    "{count:n message} under {keys:n key}, of which nothing was ever read, cannot be read and went"
+    " to the dead letters",
+)
+DEAD_LETTERS_LOST = reason(
+    "dead_letters_lost",
+    "{count:n message} that cannot be read could not be written to the dead letters: {error}",
+)
 BLOCK_UNREADABLE = reason(
     "block_unreadable", "a block could not be read and went to the dead letters: {error}"
 )
+BLOCK_REFUSED = reason(
+    "block_refused",
+    "records {first} to {last} could not be judged and do not count, an internal error: {error}",
+)
+END_REFUSED = reason("end_refused", "its last rows could not be judged, an internal error: {error}")
+EVIDENCE_REFUSED = reason(
+    "evidence_refused",
+    "what it has shown could not be compared with other instances and does not count, an internal"
+    " error: {error}",
+)
+REFUSALS = frozenset({BLOCK_REFUSED.code, END_REFUSED.code, EVIDENCE_REFUSED.code})
+"""What is an internal error, and no fault of a journal."""
 RECORD_UNREADABLE = reason("record_unreadable", "record {record} could not be read: {error}")
 FILE_NAME_UNREADABLE = reason(
     "file_name_unreadable",
@@ -130,6 +156,11 @@ NOBODY_ANSWERED = reason(
 INSTANCE_NOT_LISTED = reason(
     "instance_not_listed",
     "{instance!r} writes a journal and is not among the instances that are listed",
+)
+INSTANCE_BEYOND = reason(
+    "instance_beyond",
+    "{instance!r} is one instance too many: it is not compared with others and need not answer;"
+    " list the instances that are yours",
 )
 ROW_TORN = reason(
     "row_torn",

@@ -40,9 +40,16 @@ _TEXTS = {
         "cannot be read, its observer says ({})",
         f"Start the server, or correct what the error names{_RETIRE}",
     ),
+    "messages_unreadable": _Text(
+        "",
+        "The journal's topic has more messages that cannot be read than unreadable_max in ten"
+        " minutes. One of them: {}",
+        "Read the dead letters: their headers have the reason and the place in the journal's topic."
+        " Stop whoever writes what is no journal, and let nobody else write there (ACLs).",
+    ),
 }
 RULES = tuple(_TEXTS)
-"""``SILENT`` and ``UNREADABLE`` of ``streaming.answers``, which need not be installed here."""
+"""Those of ``streaming.answers.Absence``, which need not be installed here."""
 
 
 def changes(before: Alert | None, after: Absence | None, origin: Origin) -> Iterator[Alert]:
@@ -69,7 +76,11 @@ def changes(before: Alert | None, after: Absence | None, origin: Origin) -> Iter
 
 def _began(one: Absence, origin: Origin) -> dict[str, object]:
     lacks, problem, remedy = _TEXTS[one.rule]
+    since = utc(one.since_us)
     last = "never" if one.last_ts is None else moment(one.last_ts)
+    sentence = problem.format(one.problem)
+    if lacks:
+        sentence = f"{one.instance_id} {sentence}: UNDECIDED. Its last {lacks}: {last}."
     return {
         "schema_version": SCHEMA_VERSION,
         "alert_id": _hash(f"{one.incident_id} opened"),
@@ -80,14 +91,13 @@ def _began(one: Absence, origin: Origin) -> dict[str, object]:
         "severity": Severity.ERROR.value,
         "instance": one.instance_id,
         "channel": None,
-        "sentence": f"{one.instance_id} {problem.format(one.problem)}: UNDECIDED."
-        f" Its last {lacks}: {last}.",
+        "sentence": sentence,
         "remedy": remedy,
         "verify": [],
         "cure": [],
         "count": 1,
-        "witness": f"no {lacks} since {utc(one.since_us)}",
-        "opened_at": utc(one.since_us),
+        "witness": f"no {lacks} since {since}" if lacks else one.problem,
+        "opened_at": since,
         "last_seen_at": utc(origin.detected_us),
         "closed_at": None,
         **origin.values(one.instance_id, "incidents"),

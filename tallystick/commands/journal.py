@@ -16,6 +16,7 @@ from tallystick.commands.options import (
     Json,
     TopicPrefix,
 )
+from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.process import stopping
 from tallystick.require_broker import require_broker
@@ -65,7 +66,6 @@ def journal(
 
 
 def _print(settings: Settings, instance: str | None, follow: bool) -> None:
-    from tallystick.coordinates.events.json_lines_writer import block_to_lines
     from tallystick.journal_topic import client_of
     from tallystick.producers.journal_reader import JournalReader
 
@@ -80,10 +80,26 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
         with stopping() as stop:
             while not stop.is_set() and (follow or not reader.is_past_start):
                 for block in reader.poll(POLL_S):
-                    sys.stdout.writelines(f"{line}\n" for line in block_to_lines(block))
+                    sys.stdout.writelines(f"{line}\n" for line in _lines(block))
                 sys.stdout.flush()
     finally:
         reader.close()
+
+
+def _lines(block: Block) -> Iterator[str]:
+    """The records of a block; the number of one that cannot be read is left out, as a gap."""
+    from tallystick.coordinates.events.json_lines_writer import block_to_lines
+
+    try:
+        yield from list(block_to_lines(block))
+        return
+    except JournalError:
+        pass  # one of them; which, is found out one by one
+    for index in range(len(block)):
+        try:
+            yield from list(block_to_lines(block.take(index, index + 1)))
+        except JournalError as error:
+            terminal.notice(f"skipped: {error}")
 
 
 def _write(settings: Settings, file: str) -> None:
@@ -189,7 +205,10 @@ def _answers(block: Block, collection_id: str) -> Iterator[tuple[Block, dict[str
     types = zip(block.columns["stream"].tolist(), block.columns["type"].tolist(), strict=True)
     for index, found in enumerate(types):
         if found == (Stream.SERVER, RecordType.LOG_STATUS):
-            body = block.body(index)
+            try:
+                body = block.body(index)
+            except JournalError:
+                continue  # whose answer it is, nobody can read
             if body.get("collection_id") == collection_id:
                 yield block.take(index, index + 1), body
 

@@ -135,6 +135,7 @@ class Audit:
             deadline=Deadline(
                 after_us=deadline_us,
                 unanswered_max=settings.unanswered_max,
+                unreadable_max=settings.unreadable_max,
                 journal_us=deadline_us,
             ),
             available_now=self._available_now,

@@ -80,6 +80,8 @@ FAMILIES = (
     Family("cuts", "counter", "rows of the cut table"),
     Family("observations", "counter", "observations"),
     Family("dead_letters", "counter", "messages that could not be read"),
+    Family("dead_letters_lost", "counter",
+           "messages that could not be read, nor written to the dead letters"),
     Family("states_unreadable", "counter", "saved states that could not be read"),
     Family("micro_batches", "counter", "micro-batches delivered"),
     Family("outages", "counter", "times that the job had to wait for the broker, or lost a worker"),

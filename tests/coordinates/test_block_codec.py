@@ -91,7 +91,7 @@ numbers = st.integers(-1, 2**63 - 1)
 @st.composite
 def blocks(draw: st.DrawFn) -> Block:
     builder = BlockBuilder(
-        draw(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=8)),
+        draw(st.text(st.characters(exclude_categories=["C", "Z"]), min_size=1, max_size=8)),
         epoch=draw(st.integers(0, 2**62)),
         first_sequence=draw(st.integers(0, 2**62)),
     )
@@ -253,7 +253,10 @@ def with_metadata(**changes: str | None) -> bytes:
         ({"first_sequence": "9223372036854775808"}, "first_sequence is"),
         ({"first_sequence": "9223372036854775805"}, "sequence numbers end"),
         ({"count": "6"}, "5 records, its count says 6"),
-        ({"instance_id": ""}, "without an instance"),
+        ({"instance_id": ""}, "text that is not empty"),
+        ({"instance_id": "a\nb"}, "printable text"),
+        ({"instance_id": "\x1b[2J"}, "printable text"),
+        ({"instance_id": "x" * 256}, "1 to 255 bytes"),
         ({"instance_id": b"\xff"}, "no UTF-8"),
     ],
 )
@@ -315,6 +318,31 @@ def test_dictionaries_are_checked():
     )
     with pytest.raises(BlockError, match="no Arrow stream"):
         decode_block(with_dictionary(bad, [None, 0, 0, 0, 0]))
+
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+def with_sids(*sids: str) -> bytes:
+    """A block with a group of each source identifier."""
+    builder = BlockBuilder("a")
+    for gno, sid in enumerate(sids, 1):
+        builder.log_event(
+            Stream.BINLOG, EventType.GTID, file="b.000001", start=gno, length=79, ts=gno, sid=sid,
+            gno=gno,
+        )  # fmt: skip
+    return encode_block(builder.build())
+
+
+def test_source_identifiers_are_checked_and_lowered():
+    """A flipped bit in one is no reason to stop later, and none has two spellings."""
+    tagged = f"{UUID.upper()}:TAG"
+    assert (UUID, f"{UUID}:tag") == decode_block(with_sids(UUID.upper(), tagged)).sids
+    for wrong in (UUID[1:], UUID.replace("-", "m"), f"{UUID}:", f"{UUID}:1", ""):
+        with pytest.raises(BlockError, match="column 'sid': malformed source identifier"):
+            decode_block(with_sids(UUID, wrong))
+    with pytest.raises(BlockError, match="two spellings"):
+        decode_block(with_sids(UUID, UUID.upper()))
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])

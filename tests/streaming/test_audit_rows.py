@@ -9,9 +9,11 @@ import pytest
 from streaming_journals import history
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.journal_clock import AHEAD_MAX_US
-from tallystick.coordinates.events.block_codec import block_headers, encode_block
-from tallystick.coordinates.events.journal import cut_into_blocks
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_headers, encode_block
+from tallystick.coordinates.events.journal import BlockBuilder, RecordType, cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.streaming.auditor import BlockRow, audit_rows
@@ -123,6 +125,100 @@ def test_a_fact_that_cannot_be_read_costs_no_other_record():
         whole.findings += brought.findings
         whole.observations += brought.observations
     assert (whole.findings, whole.observations) == (result.findings, result.observations)
+
+
+class Raising:
+    """A handler of collections that raises at some of them, as a mistake in the code does."""
+
+    def __init__(self, handler, *collections: str) -> None:
+        self.handler, self.collections, self.calls = handler, collections, 0
+
+    def __call__(self, audit, body, ts) -> None:
+        if body["collection_id"] in self.collections:
+            self.calls += 1
+            raise KeyError("nobody thought of this")
+        self.handler(audit, body, ts)
+
+
+@pytest.fixture
+def raising(monkeypatch):
+    """Makes the audit raise at a collection."""
+
+    def begin(*collections: str) -> Raising:
+        handlers, code = InstanceAudit.handlers, int(RecordType.LOG_STATUS)
+        made = Raising(handlers[code], *collections)
+        monkeypatch.setattr(InstanceAudit, "handlers", {**handlers, code: made})
+        return made
+
+    return begin
+
+
+@pytest.mark.parametrize("size", [20, 60])
+def test_what_is_raised_stays_with_its_message(raising, size):
+    """The message goes to the dead letters, as if it were lost; those around it count."""
+    raised = raising("c-001")
+    rows = rows_of(BLOCK, size)
+    state, result = audit_rows(None, "a", rows)
+    [letter] = result.dead_letters
+    assert "KeyError: 'nobody thought of this'" in letter.reason
+    assert "test_audit_rows.py" in letter.reason
+    assert (raised.calls, result.blocks) == (2, len(rows) - 1)
+    [refused] = [o for o in result.observations if o.reason == "block_refused"]
+    assert refused.is_undecided
+    assert "internal error" in observation_text(refused)
+    assert "c-001" not in {cut.collection_id for cut in result.cuts}
+    lost = audited([row for row in rows if row is not letter.row])
+    assert (lost.findings, lost.cuts) == (result.findings, result.cuts)
+    # Sent again, or after a restart, it does nothing worse.
+    again, repeated = audit_rows(state, "a", [letter.row])
+    assert (repeated.findings, repeated.dead_letters) == ([], [])
+    assert audit_rows(again, "a", rows[-1:])[1].dead_letters == []
+
+
+def test_rows_that_wait_are_undecided_where_a_later_block_raises(raising):
+    """They came before: they are answers, judged by nothing that was forgotten."""
+    block = history("a", 4, broken=frozenset(), ahead=10_000)
+    waiting = rows_of(block, len(block))
+    state, _ = audit_rows(None, "a", waiting)
+    body = {**block.body(len(block) - 1), "collection_id": "raises"}
+    builder = BlockBuilder("a", first_sequence=len(block))
+    builder.server_record(RecordType.LOG_STATUS, body, ts=int(block.columns["ts"][-1]) + 1)
+    raising("raises")
+    _, result = audit_rows(state, "a", [row(1, encode_block(builder.build()))])
+    assert [("c-003", Verdict.UNDECIDED)] == [(c.collection_id, c.verdict) for c in result.cuts]
+    assert len(result.dead_letters) == 1
+    assert result.findings == []
+
+
+def test_a_replay_goes_on_after_what_raises(raising):
+    """The other instance has the same findings, and the verdict is UNDECIDED for this one."""
+    raising("c-001")
+    blocks = cut_into_blocks(BLOCK, 60)
+    result = audit_history(blocks)
+    [refused] = [o for o in result.observations if o.reason == "block_refused"]
+    assert (refused.instance_id, refused.is_undecided) == ("a", True)
+    lost = [one for one in blocks if one.first_sequence != refused.sequence]
+    assert result.findings == audit_history(lost).findings
+
+
+@pytest.mark.parametrize("values", [[b"rubbish"], [None], [b"", b"x" * 50]])
+def test_a_key_under_which_nothing_is_read_is_nobody(values):
+    """It leaves no state, so a flood of keys fills none."""
+    state, result = audit_rows(None, "x", [row(i, value) for i, value in enumerate(values)])
+    assert (state, result.is_known) == (None, False)
+    assert len(result.dead_letters) == len(values)
+    # Of an instance that is known, it is a gap.
+    known, _ = audit_rows(None, "a", rows_of(BLOCK, 60)[:1])
+    state, result = audit_rows(known, "a", [row(1, b"rubbish")])
+    assert state is not None
+    assert [ObservationCode.BLOCK_UNREADABLE] == [o.code for o in result.observations]
+
+
+def test_a_value_that_was_cut_is_not_decoded():
+    """It may be a whole block by chance; its length says that it was none."""
+    one = BlockRow(encode_block(BLOCK), None, 0, 0, length=BLOCK_BYTES_MAX + 1)
+    [letter] = audited([one]).dead_letters
+    assert f"{BLOCK_BYTES_MAX + 1} bytes: expected at most {BLOCK_BYTES_MAX}" in letter.reason
 
 
 @pytest.mark.parametrize("change", [lambda state: state[:-1], lambda state: b"?" + state[1:]])

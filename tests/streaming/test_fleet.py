@@ -10,6 +10,8 @@ import pyarrow.compute as pc
 import pytest
 from streaming_journals import history
 
+from tallystick.coordinates.audit.culprits import culprits
+from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.instance import AuditOutput
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.collect_request import CollectRequest, encode_request
@@ -20,9 +22,10 @@ from tallystick.coordinates.events.incident_control import (
 )
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
+from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.state_codec import encode
-from tallystick.streaming import delta_table, table_reader, table_sink, tables
-from tallystick.streaming.answers import SILENT, UNREADABLE
+from tallystick.streaming import delta_table, membership, table_reader, table_sink, tables
+from tallystick.streaming.answers import POISONED, SILENT, UNREADABLE
 from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.errors import TableError
@@ -101,8 +104,7 @@ def step(directory, recorder: Recorder, **settings) -> FleetStep:
         tables=TableSink(directory / "out", "run"),
         kafka=recorder,
         validate=recorder.validate,
-        instances=INSTANCES,
-        **{"metrics": Metrics(), **settings},
+        **{"instances": INSTANCES, "metrics": Metrics(), **settings},
     )
 
 
@@ -399,7 +401,8 @@ def read_incidents(directory) -> list:
 def test_a_message_without_a_key_is_told(tmp_path):
     """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
     row = BlockRow(b"x", [("h", b"v")], 3, 14)
-    frame = _frame("", KeyResult(dead_letters=[DeadLetter(row, "a message without a key")]))
+    letters = [DeadLetter(row, "a message without a key")]
+    frame = _frame("", KeyResult(is_known=False, dead_letters=letters))
     table = pa.Table.from_pylist(frame.to_dict("records"), schema=ARROW_AUDIT_ROWS)
     recorder = Recorder()
     step(tmp_path, recorder).absorb(table, 0, NOW_US)
@@ -462,7 +465,7 @@ def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):
     (*_, (_, origin, absences)) = taken
     assert ("f", "https://p/") == (origin.fleet, origin.page_url)
     there = {(rule, name): None for rule in (SILENT, UNREADABLE) for name in "ab"}
-    assert there == absences
+    assert there | {(POISONED, ""): None} == absences
     again = step(tmp_path, Recorder(), **settings)
     again.absorb(BATCHES[1], 1, NOW_US)
     assert {change.change_id for change in taken[-1][0]} <= set(ids)
@@ -479,3 +482,62 @@ def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):
     assert {"a": "me", "b": None} == {n: k and k.by for n, k in known.items()}
     # Of an absence that is over nothing waits.
     assert not again._incidents.early
+
+
+@pytest.mark.parametrize("bad", [{"a"}, {"b"}, {"a", "b"}])
+def test_evidence_that_raises_is_left_out(tmp_path, monkeypatch, bad):
+    """The other instance has its findings; this one is undecided, in each micro-batch anew."""
+    absorb = FleetAudit.absorb
+
+    def raising(self, events):
+        if bad & {event.instance_id for event in events}:
+            raise ZeroDivisionError("nobody thought of this")
+        return absorb(self, events)
+
+    monkeypatch.setattr(FleetAudit, "absorb", raising)
+    recorder = Recorder()
+    for number, table in enumerate(BATCHES):
+        step(tmp_path, recorder).absorb(table, number, NOW_US)
+    good = set(INSTANCES) - bad
+    assert {f.instance_id for f in recorder.findings} == good
+    seen = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    refused = [one for one in seen if one.reason == "evidence_refused"]
+    assert {one.instance_id for one in refused} == bad
+    assert all(one.is_undecided for one in refused)
+    assert len(refused) == len(bad) * len(BATCHES)
+    assert "ZeroDivisionError: nobody thought of this (test_fleet.py:" in refused[0].data["error"]
+    # Of the good one nothing is missing.
+    cuts = [cut for cut in cuts_of(tmp_path) if cut.instance_id in good]
+    assert len(cuts) == 6 * len(good)
+
+
+def test_culprits_are_found_among_many():
+    """Those that raise by themselves; all, if none does."""
+    names = [f"i{number:03d}" for number in range(100)]
+    tried = []
+
+    def fails(some) -> str:
+        tried.append(some)
+        return "boom" if {"i007", "i070"} & set(some) else ""
+
+    assert culprits(names, fails) == {"i007": "boom", "i070": "boom"}
+    assert len(tried) < 40
+    assert culprits(names[:2], lambda some: "boom" if len(some) > 1 else "") == {
+        "i000": "boom", "i001": "boom",
+    }  # fmt: skip
+    assert culprits([], fails) == {}
+
+
+def test_instances_beyond_the_limit_are_named_and_not_waited_for(tmp_path, monkeypatch):
+    """Whoever may write cannot make members without end: one has room, the other is undecided."""
+    monkeypatch.setattr(membership, "INSTANCES_MAX", 1)
+    recorder = Recorder()
+    for number, table in enumerate(BATCHES):
+        step(tmp_path, recorder, instances=()).absorb(table, number, NOW_US)
+    assert {f.instance_id for f in recorder.findings} == {"a"}
+    assert {cut.instance_id for cuts in recorder.rounds for cut in cuts} == {"a"}
+    seen = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    assert [("b", True)] == [
+        (one.instance_id, one.is_undecided) for one in seen if one.reason == "instance_beyond"
+    ]
+    assert "'b' is one instance too many" in observation_text(seen[0])

@@ -181,7 +181,8 @@ def test_a_wrong_clock_moves_no_other_instance(spark, broker, tmp_path):
 BLOCK_SCHEMA = pa.schema(
     [("instance_id", pa.string()), ("value", pa.binary()),
      ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
-     ("partition", pa.int32()), ("offset", pa.int64()), ("sent_us", pa.int64())]
+     ("partition", pa.int32()), ("offset", pa.int64()), ("sent_us", pa.int64()),
+     ("bytes", pa.int64()), ("key", pa.binary())]
 )  # fmt: skip
 
 
@@ -197,6 +198,9 @@ def write_blocks(directory: Path, size: int, numbers: range) -> None:
                 "headers": None,
                 "partition": 0,
                 "offset": i,
+                "sent_us": None,
+                "bytes": -1,
+                "key": name.encode(),
             }
             for name, cut in pieces.items()
             for piece in cut[i : i + 1]
@@ -325,7 +329,7 @@ def test_what_cannot_be_read_goes_to_the_dead_letter_topic(spark, broker, tmp_pa
         (b"a", b"rubbish", b"0"),
         (None, encode_block(BLOCKS[0])[:7], b"1"),
         (b"b", None, b"2"),
-        (None, b"", b"3"),
+        (b"\xff\xfe", b"", b"3"),
     } == found
     assert all(dict(letter.headers())["tallystick.reason"] for letter in letters)
     assert (4, len(BLOCKS[2])) == (metrics["dead_letters"], metrics["records"])

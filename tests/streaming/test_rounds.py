@@ -13,7 +13,7 @@ from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.rules.observations import NOBODY_ANSWERED
-from tallystick.streaming.answers import ANSWER_US, SILENT, UNREADABLE
+from tallystick.streaming.answers import ANSWER_US, POISONED, SILENT, UNREADABLE
 from tallystick.streaming.rounds import Deadline, Rounds
 
 SECOND = 1_000_000
@@ -324,3 +324,28 @@ def test_state_survives_at_every_step():
     again = Rounds(["a"])
     again.restore(through.to_bytes())
     assert again.answers.members.keys() == {"a"}
+
+
+def test_too_many_unreadable_messages_are_an_incident_until_none_come():
+    """Counted on the job's clock; one now and then is none, and the end is not the first pause."""
+    job = Job(unanswered_max=2)
+    answers = job.rounds.answers
+
+    def count(at_s: float, messages: int) -> str | None:
+        now_us = NOW + round(at_s * SECOND)
+        answers.note_unreadable(["why"] * messages, now_us, 10)
+        answers.acknowledged = {}
+        one = job.rounds.absences(now_us)[POISONED, ""]
+        return None if one is None else one.incident_id
+
+    assert [count(120 * n, 1) for n in range(50)] == [None] * 50
+    assert count(10_000, 10) is None
+    first = count(10_300, 1)
+    assert first is not None
+    assert [count(10_300 + n, 5) for n in range(0, 3_600, 240)] == [first] * 15
+    assert count(10_300 + 3_600 + 240, 0) == first
+    assert count(10_300 + 3_600 + 700, 0) is None
+    assert count(20_000, 11) not in {None, first}
+    again = Job()
+    again.rounds.restore(job.rounds.to_bytes())
+    assert again.rounds.answers.poison == "why"

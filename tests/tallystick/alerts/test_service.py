@@ -308,6 +308,25 @@ def test_an_instance_that_does_not_answer_is_alerted(service):
         assert set(schema["properties"]) == set(one)
 
 
+def test_many_messages_that_cannot_be_read_are_alerted(service):
+    """It is about no instance; braces of a hostile message do nothing."""
+    rule = "messages_unreadable"
+    one = Absence(rule, "", BEGAN_US, None, "a block of {0} bytes: {error!r}")
+    with Receiver() as receiver, service(f"webhook={receiver.url}") as alerts:
+        for poisoned in (one, one, None):
+            alerts.take([], ORIGIN, {(rule, ""): poisoned})
+        wait_for(lambda: len(receiver.taken) == 2, "not all came")
+    assert ["opened", "resolved"] == kinds(receiver)
+    opened = receiver.taken[0]
+    assert (opened["rule"], opened["instance"]) == (rule, "")
+    assert opened["sentence"] == (
+        "The journal's topic has more messages that cannot be read than unreadable_max in ten"
+        " minutes. One of them: a block of {0} bytes: {error!r}"
+    )
+    schema = json.loads((ROOT / "docs" / "alert.schema.json").read_text("utf-8"))
+    jsonschema.validate(opened, schema)
+
+
 def test_a_silence_that_somebody_knows_of_is_alerted_again_when_he_does_not(service):
     """An Alertmanager would get the acknowledgement too; who is alerted at once does not."""
     known = Acknowledgement("me", "being moved", BEGAN_US, None)
