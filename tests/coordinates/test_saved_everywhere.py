@@ -26,14 +26,14 @@ class SavedInstance:
     def __init__(self, instance_id: str, disabled: frozenset[str]) -> None:
         self.saved = InstanceAudit(instance_id, disabled).to_bytes()
 
-    def absorb(self, block: Block) -> AuditOutput:
+    def absorb_or_refuse(self, block: Block) -> tuple[AuditOutput, str]:
         audit = InstanceAudit.from_bytes(self.saved)
         output = audit.absorb(block)
         self.saved = audit.to_bytes()
         assert InstanceAudit.from_bytes(self.saved).to_bytes() == self.saved
-        return output
+        return output, ""
 
-    def finish(self) -> AuditOutput:
+    def finish_or_refuse(self) -> AuditOutput:
         return InstanceAudit.from_bytes(self.saved).finish()
 
 
