@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -35,6 +36,10 @@ class ChaosError(AuditError):
     """A process has ended, or has not done in time, what it should; the message says which."""
 
 
+class StoppedError(Exception):
+    """The round is to end early."""
+
+
 @final
 class Processes:
     """All processes of a round, in a directory of its own; a context manager that ends them.
@@ -42,9 +47,11 @@ class Processes:
     Args:
         directory: New, or empty.
         plan: Which fleet it is.
+        stop: Set it to end the round early.
     """
 
-    def __init__(self, directory: Path, plan: Plan) -> None:
+    def __init__(self, directory: Path, plan: Plan, stop: threading.Event) -> None:
+        self._stop = stop
         self._directory = directory
         self._plan = plan
         self._started: list[subprocess.Popen[str]] = []
@@ -117,7 +124,7 @@ class Processes:
         if act.kind is Kind.DRIVER_KILLED:
             _send(audit, signal.SIGKILL)
             self._audit.wait()
-            time.sleep(act.seconds)
+            self._rest(act.seconds)
             self._start_audit()
         elif act.kind is Kind.DRIVER_ENDED:
             _send(audit, signal.SIGTERM)
@@ -133,7 +140,7 @@ class Processes:
                     _send(pid, signal.SIGKILL)
         elif act.kind is Kind.BROKER_KILLED:
             _send(self._broker_pid(), signal.SIGKILL)
-            time.sleep(act.seconds)
+            self._rest(act.seconds)
             self._broker.stop()
             self._broker.start()
         elif act.kind is Kind.BROKER_RESTARTED:
@@ -142,7 +149,7 @@ class Processes:
         else:
             stopped = self._target(act.kind)
             _send(stopped, signal.SIGSTOP)
-            time.sleep(act.seconds)
+            self._rest(act.seconds)
             _send(stopped, signal.SIGCONT)
 
     def _target(self, kind: Kind) -> int:
@@ -154,6 +161,10 @@ class Processes:
         if kind is Kind.BROKER_STOPPED:
             return self._broker_pid()
         return self._fleet.pid if kind is Kind.FLEET_STOPPED else self._audit.pid
+
+    def _rest(self, seconds: float) -> None:
+        if self._stop.wait(seconds):
+            raise StoppedError
 
     def rows(self) -> int:
         """How many answers to collections are in the tables."""
@@ -179,7 +190,7 @@ class Processes:
                     )
             if time.monotonic() > end:
                 raise ChaosError(f"no {what} within {DEADLINE_S:.0f} s")
-            time.sleep(POLL_S)
+            self._rest(POLL_S)
 
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """End the fleet, then the audit, and audit what is left; its result, and the replay's."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tallystick.chaos.compare import violations, violations_after_damage
 from tallystick.chaos.plan import Plan, draw
-from tallystick.chaos.processes import ChaosError, Processes
+from tallystick.chaos.processes import ChaosError, Processes, StoppedError
 from tallystick.producers.relay import HOLES
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.terminal import Progress
@@ -56,23 +56,26 @@ def rounds(
         acts: How many in each round.
         seconds: No round begins after this time.
         progress: Where to report what is done.
-        stop: No round begins after it is set.
+        stop: Ends the round that is under way, and all.
     """
     end = time.monotonic() + seconds
     while not stop.is_set():
-        yield _round(directory / f"seed-{seed}", draw(seed, acts), progress)
+        try:
+            yield _round(directory / f"seed-{seed}", draw(seed, acts), progress, stop)
+        except StoppedError:
+            return
         seed += 1
         if time.monotonic() >= end:
             return
 
 
-def _round(directory: Path, plan: Plan, progress: Progress) -> Round:
+def _round(directory: Path, plan: Plan, progress: Progress, stop: threading.Event) -> Round:
     begun = time.monotonic()
     progress.done(f"seed {plan.seed}: {plan.topology}, canary {plan.canary}")
     shutil.rmtree(directory, ignore_errors=True)
     findings = rows = 0
     try:
-        with Processes(directory, plan) as processes:
+        with Processes(directory, plan, stop) as processes:
             _wait_for_rows(processes, "the beginning")
             for act in plan.acts:
                 progress.done(f"  {act}")
