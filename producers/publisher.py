@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, final
 
 from tallystick.coordinates.events.block_codec import encode_block
-from tallystick.coordinates.values.errors import AuditError
 from tallystick.coordinates.values.topics import JOURNAL_TOPIC
+from tallystick.producers.kafka_clients.errors import UndeliveredError
 
 if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block, BlockBuilder
@@ -26,7 +26,7 @@ MESSAGE_BYTES_MAX = 1_000_000
 _MESSAGE_OVERHEAD_MAX = 2_000
 
 
-class DeliveryError(AuditError):
+class DeliveryError(UndeliveredError):
     """A block was not acknowledged: the journal has a gap there unless it is sent again.
 
     Attributes:
@@ -54,7 +54,7 @@ class DeliveryError(AuditError):
         self.count = len(block)
 
 
-class UnacknowledgedError(AuditError):
+class UnacknowledgedError(UndeliveredError):
     """What was sent is not acknowledged yet, and nobody waits any longer."""
 
     def __init__(self, settings: KafkaSettings, what: str) -> None:

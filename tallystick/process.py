@@ -19,10 +19,10 @@ from typing import final
 from tallystick import terminal
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.errors import ExitCode
-from tallystick.producers.publisher import DeliveryError, UnacknowledgedError
+from tallystick.producers.kafka_clients.errors import UndeliveredError
 from tallystick.streaming.errors import QueryError
 
-ENDED_BY_ITSELF = (QueryError, DeliveryError, UnacknowledgedError)
+ENDED_BY_ITSELF = (QueryError, UndeliveredError)
 """Errors of what ran: all others are known before it runs."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

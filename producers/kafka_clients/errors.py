@@ -4,6 +4,7 @@ AuditError                     coordinates.values.errors
 ├── BrokerUnreachableError     no broker answers at the address
 ├── BrokerRefusesError         one does, but TLS fails, or it does not let this client in
 ├── KafkaPropertyError         a property of the client cannot be what was meant
+├── UndeliveredError           what was sent was not acknowledged (publisher has its kinds)
 └── TopicError                 a topic is missing, cannot be made or read, or loses records
     └── NotAllowedError        this client is not allowed to do something to it
 """
@@ -40,6 +41,10 @@ class KafkaPropertyError(AuditError):
 
     def __init__(self, name: str, reason: str) -> None:
         super().__init__(f"Kafka's property {name}: {reason} (docs/kafka.md)")
+
+
+class UndeliveredError(AuditError):
+    """What was sent was not acknowledged: what ran ends by it."""
 
 
 class TopicError(AuditError):
