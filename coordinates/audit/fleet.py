@@ -198,6 +198,7 @@ class FleetAudit:
 
     def _settle(self) -> None:
         """Decide what can be decided now."""
+        self.reader.fleet.changed()
         for key, queue in self.queues.items():
             if queue.items:
                 self._settle_queue(key, queue)
@@ -208,8 +209,11 @@ class FleetAudit:
 
     def _settle_queue(self, key: QueueKey, queue: Queue) -> None:
         moved = self.reader.moved
-        others = key.sources or ("i:" + name for name in self.reader.timelines)
-        if not queue.is_fresh and all(s[:2] == "i:" and s[2:] not in moved for s in others):
+        if key.sources:
+            may_know_more = any(s[:2] != "i:" or s[2:] in moved for s in key.sources)
+        else:
+            may_know_more = bool(moved)
+        if not (queue.is_fresh or may_know_more):
             return
         queue.is_fresh = False
         decided = 0

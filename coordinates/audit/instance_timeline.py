@@ -69,6 +69,8 @@ class InstanceTimeline:
     purged: GtidSet | None = None
     logs_everything: bool = True
     sources: tuple[str, ...] = ()
+    named: set[str] = field(default_factory=set)
+    """Keys of all sources that it ever had."""
     is_told: bool = False
     _administered: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """When channels were given other sources, and which."""
@@ -343,6 +345,7 @@ class InstanceTimeline:
         self.purged = purged
         self.logs_everything = logs_everything
         self.sources = sources
+        self.named.update(sources)
         self.is_told = self.is_told or executed is not None or fallen is not None
         if executed is not None:
             self.has_row = True
@@ -351,6 +354,7 @@ class InstanceTimeline:
     def administer_sources(self, sources: tuple[str, ...], ts: int) -> None:
         """Channels were removed or given another source since the last row."""
         self.sources = sources
+        self.named.update(sources)
         self._administered = [*self._administered, (ts, sources)][-ADMINISTERED_MAX:]
 
     def sources_at(self, ts: int) -> tuple[str, ...]:

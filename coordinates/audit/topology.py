@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.origins import Origins
+    from tallystick.coordinates.values.gtid import GtidSet
 
 _BY_INSTANCE = "i:"
 _BY_UUID = "u:"
@@ -50,6 +51,36 @@ class Fleet:
         self._timelines = timelines
         self.origins = origins
         self.holders = holders
+        self._executing: dict[str, dict[int, InstanceTimeline]] | None = None
+        self._naming: dict[str, dict[int, InstanceTimeline]] = {}
+
+    def changed(self) -> None:
+        """More is known of the instances."""
+        self._executing = None
+
+    def _index(self) -> dict[str, dict[int, InstanceTimeline]]:
+        """Instances, numbered, by the counters of which they have executed GTIDs at any time."""
+        if self._executing is None:
+            executing: dict[str, dict[int, InstanceTimeline]] = {}
+            self._executing, self._naming = executing, {}
+            for number, timeline in enumerate(self._timelines.values()):
+                for sid in {*timeline.logged().sids(), *timeline.beyond.sids()}:
+                    executing.setdefault(sid, {})[number] = timeline
+                for key in timeline.named:
+                    self._naming.setdefault(key, {})[number] = timeline
+        return self._executing
+
+    def executing(self, gtids: GtidSet, but: str) -> list[InstanceTimeline]:
+        """Instances that may have executed some of these GTIDs, but for one."""
+        index = self._index()
+        found = {number: one for sid in gtids.sids() for number, one in index.get(sid, {}).items()}
+        return [one for _, one in sorted(found.items()) if one.instance_id != but]
+
+    def naming(self, keys: Iterable[str], but: str) -> list[InstanceTimeline]:
+        """Instances that have named one of these source keys at any time, but for one."""
+        self._index()
+        found = {number: one for key in keys for number, one in self._naming.get(key, {}).items()}
+        return [one for _, one in sorted(found.items()) if one.instance_id != but]
 
     def learn(self, server_uuid: str, instance_id: str) -> None:
         """An instance reports a `server_uuid`."""

@@ -95,19 +95,20 @@ def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
     if row.is_attached or row.group_uuid is not None or not row.own:
         return HOLDS
     names = fleet.keys_of(row.instance_id, ts)
-    others = [one for one in fleet.all(but=row.instance_id) if _may_be_of(row.cluster, one)]
-    for other in (one for one in others if one.known_ts >= ts):
+    naming = [o for o in fleet.naming(names, row.instance_id) if _may_be_of(row.cluster, o)]
+    for other in (one for one in naming if one.known_ts >= ts):
         reached = next(other.states.since(ts), None)
         if reached and not names.isdisjoint((*reached.sources, *other.sources_at(ts))):
             return HOLDS
     if not against.is_overdue:
         return Waiting(MEMBERS_MAY_FOLLOW)
+    for other in fleet.all(but=row.instance_id) if row.cluster is not None else ():
+        if other.cluster == row.cluster and other.states.knowing(ts) is None:
+            return Waiting(MEMBER_UNKNOWN, member=other.instance_id)
     rest = row.executed - row.assigned
     known: list[Member] = []
-    for other in others:
-        state = other.states.knowing(ts)
-        if state is None and row.cluster is not None and other.cluster == row.cluster:
-            return Waiting(MEMBER_UNKNOWN, member=other.instance_id)
+    for other in fleet.executing(row.executed, row.instance_id):
+        state = other.states.knowing(ts) if _may_be_of(row.cluster, other) else None
         if state is not None and not row.own.isdisjoint(state.known):
             known.append((other, state))
         if state is not None:
@@ -122,6 +123,8 @@ def _against_members(
     row: MemberRow, against: Against, rest: GtidSet, members: list[Member], *, is_declared: bool
 ) -> Compared:
     """What only this instance has, against others that have a history in common with it."""
+    if not members:
+        return HOLDS
     fleet, ts = against.fleet, row.at.ts
     theirs = GtidSet.EMPTY
     for _, state in members:
