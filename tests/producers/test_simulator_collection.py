@@ -16,6 +16,7 @@ from tallystick.producers.simulator.log_status.log_status_query import LogStatus
 from tallystick.producers.simulator.log_status.storage_engines import Handlerton, StorageEngines
 from tallystick.producers.simulator.server import lifecycle
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
+from tallystick.producers.simulator.server.receiver import FLUSH
 from tests.support.simulated_journal import Record, bodies_of, records
 
 
@@ -346,6 +347,22 @@ def test_the_row_tells_what_the_receiver_has_flushed() -> None:
     row = bodies_of(journal, RecordType.LOG_STATUS)[-1]["row"]
     first = row["REPLICATION"]["channels"][0]
     assert flushed == (first["relay_log_file"], first["relay_log_position"])
+
+
+def test_a_flush_that_fails_leaves_the_coordinates() -> None:
+    """They are those of the last flush, while the relay log goes on, until one succeeds."""
+    fleet, hub = multi_source()
+    fails = True
+    fleet.bus.connect(FLUSH, lambda _, channel: channel.name != "a" or not fails)
+    fleet.run(fleet.start_ts + 1_000_000)
+    receiver = hub[ChannelMap].channels["a"][Receiver]
+    flushed, read = receiver.flushed, receiver.read
+    while receiver.read == read:
+        fleet.run(fleet.now + 1_000)
+    assert receiver.flushed == flushed
+    fails = False
+    fleet.run(fleet.start_ts + 3_000_000)
+    assert receiver.flushed > flushed
 
 
 def test_a_stopped_server_is_unreachable() -> None:

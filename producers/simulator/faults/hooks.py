@@ -47,6 +47,7 @@ _MOMENTS: Mapping[str, Moment[..., Any]] = {
     "on_logged": binary_log.LOGGED,
     "on_info_write": rpl_info_handler.INFO_WRITE,
     "on_queue": receiver.QUEUE,
+    "on_flush": receiver.FLUSH,
     "on_stop": lifecycle.STOPPED,
     "on_recovered": lifecycle.RECOVERED,
     "on_apply": applier.APPLY,
@@ -124,6 +125,10 @@ class FaultHooks:
 
     def on_queue(self, fleet: World, channel: Channel, logged: LoggedGroup) -> bool:
         """Before the receiver queues the first event of a group; False: it skips the group."""
+        return True
+
+    def on_flush(self, fleet: World, channel: Channel) -> bool:
+        """Before a receiver flushes its coordinates while it receives; False: that fails."""
         return True
 
     def on_apply(self, fleet: World, channel: Channel, queued: QueuedGroup) -> bool:

@@ -293,6 +293,26 @@ class AppliedAheadOfFlushed(ChannelRowFault):
         return True
 
 
+class ReceiverFlushFails(ChannelFault):
+    """A receiver's flushes fail, and it goes on: F_c stays where it was (WL#9452, Step-1 (a))."""
+
+    number = 260
+    name = "receiver_flush_fails"
+    text = "flushes of a receiver fail, so that the applier leaves the flushed position"
+    must_fire = frozenset({"applied_within_flushed"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel: Channel | None = None
+
+    def on_flush(self, fleet: World, channel: Channel) -> bool:
+        """From when the fault is due none succeeds of the first channel that tries."""
+        if self.is_due(fleet) and channel[Applier].is_running:
+            self.mark(fleet, channel.replica)
+            self._channel = channel
+        return channel is not self._channel
+
+
 class ExecBeyondRead(ChannelRowFault):
     """The applied source position is the end of a group that the receiver has not read."""
 

@@ -42,6 +42,10 @@ QUEUE: Permit[[World, Channel, LoggedGroup]] = Permit(
     "before the receiver queues the first event of a group; False: it skips the group"
 )
 
+FLUSH: Permit[[World, Channel]] = Permit(
+    "before the receiver flushes its coordinates while it receives; False: the flush fails"
+)
+
 ER_SOURCE_FATAL_ERROR = 13114
 """Last_IO_Errno when the source cannot serve what the replica asks for."""
 ER_REPLICA_FATAL_ERROR = 13117
@@ -280,11 +284,11 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
     events = _append(channel, queued, up_to)
     if up_to < count:
         if fleet.rng.random() < 0.5:
-            flush_position(fleet, channel, events)
+            _try_to_flush(fleet, channel, events)
         else:
             _leave_unflushed(channel, events)
         return False
-    flush_position(fleet, channel, events)
+    _try_to_flush(fleet, channel, events)
     if group.sid is not None:
         receiver.retrieved.add(group.sid, group.gno)
     receiver.cursor_entry += 1
@@ -312,6 +316,14 @@ def _append(channel: Channel, queued: QueuedGroup, up_to: int) -> int:
     crash_points.reach(channel, CrashPoint.BETWEEN_RELAY_LOG_AND_MASTER_INFO, logged.group)
     channel[Receiver].read = (queued.source_file, logged.start + queued.end - queued.start)
     return events
+
+
+def _try_to_flush(fleet: World, channel: Channel, events: int) -> None:
+    """F_c stays where it was if the flush fails (WL#9452, Step-1 (a)); the next one may succeed."""
+    if fleet.bus.emit(FLUSH, fleet, channel):
+        flush_position(fleet, channel, events)
+    else:
+        _leave_unflushed(channel, events)
 
 
 def _leave_unflushed(channel: Channel, events: int) -> None:
