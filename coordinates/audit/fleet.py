@@ -97,7 +97,8 @@ class FleetAudit:
         """Take events: those of one instance in journal order, instances in any interleaving."""
         records: Counter[str] = Counter()
         for event in in_time_order(fleet_events):
-            if event.kind is FleetEventKind.STATE_LOST:
+            if event.kind is FleetEventKind.BEGUN_ANEW:
+                self._settle()
                 self._forget(event.instance_id)
             self.reader.take(event)
             if event.kind not in OF_LOGS:

@@ -52,7 +52,7 @@ BESIDE_THE_LOGS = frozenset(
         FleetEventKind.NO_STATUS,
         FleetEventKind.OBSERVER,
         FleetEventKind.PURGED,
-        FleetEventKind.STATE_LOST,
+        FleetEventKind.BEGUN_ANEW,
     }
 )
 """Not read from the logs: events of before may still come, as while a server starts."""

@@ -82,9 +82,9 @@ class FleetEventKind(str, Enum):
     """Events are missing before this: what was logged in between is unknown until the next
     PREVIOUS. body: ``binlog_lineage``. A new one: records of the journal are missing, and nothing
     from before bounds what follows."""
-    STATE_LOST = "state_lost"
-    """The instance's audit begins anew, lineage numbers too: its state could not be read. body:
-    empty."""
+    BEGUN_ANEW = "begun_anew"
+    """The instance's audit begins anew, lineage numbers too: its state could not be read, or
+    another producer writes its journal. What was known of it is forgotten. body: empty."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,7 +17,12 @@ import numpy as np
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import RedoSeen, WaitingRow
-from tallystick.coordinates.audit.journal_clock import AHEAD_MAX_US, STEP_MAX_US, later
+from tallystick.coordinates.audit.journal_clock import (
+    AHEAD_MAX_US,
+    STEP_MAX_US,
+    JournalClock,
+    later,
+)
 from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row import judge_answer
 from tallystick.coordinates.audit.server import Server
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.results import Finding, Observation
 
 WAITING_MAX = 32
+ANSWERED_MAX = 256
+"""Collections whose rows are known when another epoch sends them again."""
 _SERVER, _BINLOG, _RELAY, _REDO = map(int, Stream)
 _GAP = int(RecordType.GAP)
 
@@ -118,7 +125,7 @@ class InstanceAudit(ServerRecordReader):
             error=str(reason),
             is_undecided=True,
         )
-        self.reporter.fleet_event(FleetEventKind.STATE_LOST, {})
+        self.reporter.fleet_event(FleetEventKind.BEGUN_ANEW, {})
         self._lose_records(settings_are_known=True)
         return self._output()
 
@@ -259,31 +266,11 @@ class InstanceAudit(ServerRecordReader):
         """The part of the block that is new; gaps and repeats are reported."""
         ts = max(self.ts, self.clock.first(block))
         self.reporter.position = (block.epoch, block.first_sequence, ts)
-        at = f"{block.epoch}:{block.first_sequence}"
         if block.epoch < self.epoch:
-            self.reporter.note(
-                ObservationCode.JOURNAL_STALE_EPOCH,
-                observations.STALE_EPOCH,
-                at=at,
-                epoch=block.epoch,
-                newest=self.epoch,
-            )
+            self._note_stale(block)
             return None
         if block.epoch > self.epoch:
-            is_first = self.epoch < 0
-            self.epoch = block.epoch
-            self.next_sequence = block.first_sequence if is_first else 0
-            if is_first and block.first_sequence:
-                self.begin_anew(settings_are_known=False)
-            elif not is_first:
-                self.reporter.note(
-                    ObservationCode.JOURNAL_GAP,
-                    observations.EPOCH_BEGAN,
-                    at=at,
-                    epoch=block.epoch,
-                    is_undecided=True,
-                )
-                self._lose_records()
+            self._begin_epoch(block)
         if block.first_sequence > self.next_sequence:
             self.reporter.note(
                 ObservationCode.JOURNAL_GAP,
@@ -295,17 +282,84 @@ class InstanceAudit(ServerRecordReader):
             )
             self._lose_records()
         known = max(0, self.next_sequence - block.first_sequence)
-        if known >= len(block):
-            self.reporter.note(
-                ObservationCode.JOURNAL_REPEATED,
-                observations.RECORDS_REPEATED,
-                at=at,
-                first=block.first_sequence,
-                last=block.next_sequence - 1,
-            )
-            return None
+        if known and not self._is_another_beginning(block, known):
+            if known >= len(block):
+                return None
+            block = block.take(known, len(block))
         self.next_sequence = block.next_sequence
-        return block.take(known, len(block)) if known else block
+        self.recent.add(block)
+        return block
+
+    def _note_stale(self, block: Block) -> None:
+        """Records of an older epoch: what their producer sees is not known to the newer one's."""
+        if block.epoch == self.stale_epoch:
+            return
+        self.stale_epoch = block.epoch
+        self.reporter.note(
+            ObservationCode.JOURNAL_STALE_EPOCH,
+            observations.STALE_EPOCH,
+            at=f"{block.epoch}:{block.first_sequence}",
+            epoch=block.epoch,
+            first=block.first_sequence,
+            newest=self.epoch,
+            is_undecided=True,
+        )
+
+    def _begin_epoch(self, block: Block) -> None:
+        """Another producer writes the journal, or one that lost its state."""
+        before, self.epoch = self.epoch, block.epoch
+        self.stale_epoch = -1
+        if before < 0:
+            self.next_sequence = block.first_sequence
+            if block.first_sequence:
+                self.begin_anew(settings_are_known=False)
+            return
+        self.next_sequence = 0
+        self.reporter.note(
+            ObservationCode.JOURNAL_GAP,
+            observations.EPOCH_BEGAN,
+            at=f"{block.epoch}:0",
+            epoch=block.epoch,
+            before=before,
+            is_undecided=True,
+        )
+        self._read_from_zero()
+
+    def _is_another_beginning(self, block: Block, known: int) -> bool:
+        """Compare records that came before, the first ``known`` of a block, and report them.
+
+        Where others came before, the beginning of a journal is taken for one, whatever its epoch.
+        """
+        again = block.take(0, min(known, len(block)))
+        at, forgotten = self.recent.compare(again)
+        code, why = ObservationCode.JOURNAL_REPEATED, observations.RECORDS_REPEATED
+        data: dict[str, Any] = {}
+        if at is not None:
+            code, why = ObservationCode.JOURNAL_REUSED, observations.SEQUENCE_REUSED
+            data = {"epoch": block.epoch, "record": at}
+        elif forgotten:
+            why, data = observations.RECORDS_FORGOTTEN, {"forgotten": forgotten}
+        elif known < len(block):
+            return False
+        self.reporter.note(
+            code,
+            why,
+            at=f"{block.epoch}:{block.first_sequence}",
+            first=block.first_sequence,
+            last=again.next_sequence - 1,
+            is_undecided=at is not None or forgotten > 0,
+            **data,
+        )
+        if at is None:
+            return False
+        self._read_from_zero()
+        return block.first_sequence == 0
+
+    def _read_from_zero(self) -> None:
+        """Another observer's journal begins: it may show again what is known, and at any time."""
+        self._lose_records()
+        self.reporter.fleet_event(FleetEventKind.BEGUN_ANEW, {})
+        self.ts, self.clock = 0, JournalClock()
 
     def _lose_records(self, *, settings_are_known: bool = False) -> None:
         """Part of the journal is missing: everything is anchored anew."""
@@ -551,8 +605,18 @@ class InstanceAudit(ServerRecordReader):
                 return
             del self.waiting[0]
             self.learn()
-            self.cuts += judge_answer(row, self, is_early=not is_ripe)
+            cuts = judge_answer(row, self, is_early=not is_ripe)
+            if self._is_first_answer(row):
+                self.cuts += cuts
             self.event_findings = 0
+
+    def _is_first_answer(self, row: WaitingRow) -> bool:
+        """Whether no earlier epoch has had the row's collection: a row that is sent again."""
+        name = row.body["collection_id"]
+        epoch = self.answered.setdefault(name, row.epoch)
+        while len(self.answered) > ANSWERED_MAX:
+            del self.answered[next(iter(self.answered))]
+        return epoch == row.epoch
 
     handlers: ClassVar[Handlers] = {
         **ServerRecordReader.handlers,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.audit.baselines import Baselines
 from tallystick.coordinates.audit.journal_clock import JournalClock
+from tallystick.coordinates.audit.recent_records import RecentRecords
 from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.events.log_status import ServerState, read_log_status
@@ -114,6 +115,9 @@ class InstanceState:
         epoch, next_sequence: Where the journal goes on.
         clock: Its times, as far as they can be believed.
         shown_ts: The time that the present server record has.
+        recent: The records that were read last.
+        stale_epoch: The older epoch of which records were noted last, -1 none since this one began.
+        answered: Of the last collections answered, the epoch of the row.
         ts: The latest time read.
         event_findings: How many findings the events after the last row brought.
         data_lineage: Grows when the data is replaced.
@@ -155,6 +159,9 @@ class InstanceState:
     next_sequence: int = field(default=0, metadata=GOES_ON)
     clock: JournalClock = field(default_factory=JournalClock, metadata=GOES_ON)
     shown_ts: int = field(default=0, metadata=TRANSIENT | GOES_ON)
+    recent: RecentRecords = field(default_factory=RecentRecords, metadata=GOES_ON)
+    stale_epoch: int = field(default=-1, metadata=GOES_ON)
+    answered: dict[str, int] = field(default_factory=dict, metadata=GOES_ON)
     ts: int = field(default=0, metadata=GOES_ON)
     answered_ts: int = -1
     reset_ts: int = -1

@@ -16,13 +16,27 @@ from tallystick.coordinates.rules.registry import reason
 
 EPOCH_BEGAN = reason(
     "journal_epoch_began",
-    "the producer began epoch {epoch}: what happened in between is unknown",
+    "epoch {epoch} of its journal began after epoch {before}: another producer, or one that lost"
+    " its state; what happened in between is unknown, and what was known is held against nothing",
 )
 RECORDS_MISSING = reason("journal_records_missing", "records {first} to {last} are missing")
 RECORDS_LOST = reason("journal_records_lost", "tallystick missed part of this log")
 RECORDS_REPEATED = reason("journal_repeated", "records {first} to {last} came again: dropped")
+RECORDS_FORGOTTEN = reason(
+    "journal_repeated_forgotten",
+    "records {first} to {last} came again: dropped; {forgotten:n record} of them older than what is"
+    " remembered, so the two deliveries were not compared",
+)
+SEQUENCE_REUSED = reason(
+    "journal_sequence_reused",
+    "records {first} to {last} of epoch {epoch} came again, from record {record} on with other"
+    " content: two producers write this journal, or one that lost its state; what follows is read"
+    " as a journal that begins",
+)
 STALE_EPOCH = reason(
-    "journal_stale_epoch", "a block of epoch {epoch} came after epoch {newest}: dropped"
+    "journal_stale_epoch",
+    "records of epoch {epoch} came after epoch {newest}, from record {first} on: dropped; two"
+    " producers write this journal, or one whose epoch fell, and what they show is not judged",
 )
 TOPIC_MESSAGES_GONE = reason(
     "topic_messages_gone",

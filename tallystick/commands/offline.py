@@ -34,7 +34,7 @@ _TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 def replay(
     *,
     file: Annotated[
-        str,
+        list[str],
         typer.Argument(help="A journal as JSON Lines, or compressed by gzip; - is standard input."),
     ],
     history_goes_on: Annotated[
@@ -55,7 +55,8 @@ def replay(
 ) -> None:
     """Audit a journal from a file, without Kafka and Spark.
 
-    The same core as in the stream finds the same. Of a topic that still grows:
+    Of several files each is of another observer, in the order in which they are given. The same
+    core as in the stream finds the same. Of a topic that still grows:
     `tallystick journal | tallystick replay --history-goes-on -`. Exit status: 0 consistent,
     1 inconsistent, 3 undecided.
     """

@@ -6,7 +6,7 @@ import gzip
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -18,6 +18,7 @@ from tallystick.coordinates.events.json_lines import (
     JsonLinesError,
     blocks_from_lines,
 )
+from tallystick.coordinates.events.later_epochs import in_later_epochs
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import MisuseError
 from tallystick.runs.result import RunResult, ServerSummary
@@ -26,22 +27,25 @@ from tallystick.terminal import STANDARD_STREAM
 if TYPE_CHECKING:
     from io import BufferedReader
 
+    from tallystick.coordinates.events.journal import Block
+
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
 def replay(
-    file: str,
+    files: Sequence[str],
     disabled: frozenset[str],
     *,
     history_goes_on: bool = False,
     notice_skipped: Callable[[str], None] | None = None,
 ) -> RunResult:
-    """Audit a journal as JSON Lines.
+    """Audit journals as JSON Lines.
 
     Args:
-        file: Its path; ``-`` is standard input.
+        files: Their paths; ``-`` is standard input. What a file has of an instance that an earlier
+            one has too is of another observer.
         disabled: Names of rules that are switched off.
-        history_goes_on: Whether the end of the file shows nothing.
+        history_goes_on: Whether the end of the last file shows nothing.
         notice_skipped: Takes a sentence about each line that is no record, and is a gap then.
             None: such lines are errors.
 
@@ -49,7 +53,9 @@ def replay(
         MisuseError: It cannot be read.
     """
     begun_at = datetime.now(timezone.utc)
-    name = "standard input" if file == STANDARD_STREAM else file
+    name = files[-1]
+    last: set[str] = set()
+    """Instances of the last file."""
     skipped = 0
 
     def skip(error: JsonLinesError) -> None:
@@ -58,13 +64,28 @@ def replay(
         if notice_skipped is not None and skipped <= BAD_LINES_MAX:
             notice_skipped(f"skipped: {error}")
 
-    blocks = blocks_from_lines(
-        lines_of(file),
-        end_heartbeats=not history_goes_on,
-        on_bad_line=None if notice_skipped is None else skip,
-    )
+    epochs: dict[str, int] = {}
+
+    def next_epoch(instance_id: str) -> int:
+        return epochs.get(instance_id, -1) + 1
+
+    def blocks() -> Iterator[Block]:
+        nonlocal name
+        for number, file in enumerate(files, 1):
+            name = "standard input" if file == STANDARD_STREAM else file
+            read = blocks_from_lines(
+                lines_of(file),
+                end_heartbeats=not history_goes_on and number == len(files),
+                on_bad_line=None if notice_skipped is None else skip,
+            )
+            for block in in_later_epochs(read, next_epoch):
+                epochs[block.instance_id] = max(block.epoch, epochs.get(block.instance_id, 0))
+                if number == len(files):
+                    last.add(block.instance_id)
+                yield block
+
     try:
-        audit = audit_history(blocks, disabled, goes_on=history_goes_on)
+        audit = audit_history(blocks(), disabled, goes_on=history_goes_on)
     except JsonLinesError as error:
         raise MisuseError(refusal(name, error)) from None
     except JournalError as error:
@@ -75,9 +96,9 @@ def replay(
     return result_of_audit(
         audit,
         command="replay",
-        title=name,
+        title=", ".join("standard input" if f == STANDARD_STREAM else f for f in files),
         begun_at=begun_at,
-        has_end_heartbeats=not history_goes_on,
+        end_heartbeats=0 if history_goes_on else len(last),
     )
 
 
@@ -97,18 +118,20 @@ def result_of_audit(
     title: str,
     begun_at: datetime,
     servers: Mapping[str, ServerSummary] | None = None,
-    has_end_heartbeats: bool = True,
+    end_heartbeats: int | None = None,
 ) -> RunResult:
     """The result of a run whose audit was in memory.
 
-    With ``has_end_heartbeats`` each journal ends with a heartbeat of ours, which is no event.
+    Of so many journals (None: of all) the last record is a heartbeat of ours, which is no event.
     """
     return RunResult(
         command=command,
         title=title,
         begun_at=begun_at,
         elapsed_s=time.time() - begun_at.timestamp(),
-        events=max(0, audit.events - len(audit.instances) * has_end_heartbeats),
+        events=max(
+            0, audit.events - (len(audit.instances) if end_heartbeats is None else end_heartbeats)
+        ),
         found=audit.findings,
         incidents=audit.incidents,
         observations=audit.observations,

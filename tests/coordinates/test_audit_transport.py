@@ -99,13 +99,14 @@ def of_epoch(block: Block, epoch: int, first_sequence: int = 0) -> Block:
     )
 
 
-def test_a_block_of_an_older_epoch_is_dropped_and_told():
-    """A producer that was replaced has nothing more to say."""
+def test_records_of_an_older_epoch_leave_the_run_undecided():
+    """What a producer sees whose epoch fell is judged by nobody: it is named, once."""
     half = len(BUSY) // 2
-    late = of_epoch(BUSY.take(half, half + 9), 0, half)
-    result = absorbed(of_epoch(BUSY, 3), late)
+    late = [of_epoch(BUSY.take(i, i + 3), 0, i) for i in range(half, half + 9, 3)]
+    result = absorbed(of_epoch(BUSY, 3), *late)
     assert [] == result.findings
     [reported] = [o for o in result.observations if o.code is ObservationCode.JOURNAL_STALE_EPOCH]
+    assert ("a", f"0:{half}", True) == (reported.instance_id, reported.at, reported.is_undecided)
     assert "epoch 0 came after epoch 3" in observation_text(reported)
 
 
@@ -116,7 +117,7 @@ def test_a_new_epoch_is_a_gap_even_when_it_begins_further_back(back: int):
     result = absorbed(BUSY.take(0, half), of_epoch(BUSY.take(half - back, len(BUSY)), 1))
     assert [] == [(f.rule, explain(f).sentence) for f in result.findings]
     reported = next(o for o in result.observations if o.code is GAP)
-    assert "the producer began epoch 1" in observation_text(reported)
+    assert "epoch 1 of its journal began after epoch 0" in observation_text(reported)
     assert "CONSISTENT" == result.verdicts[-1]
 
 

@@ -231,7 +231,7 @@ def test_a_state_that_cannot_be_read_begins_anew(change):
     [reported] = [o for o in result.observations if o.code is ObservationCode.STATE_UNREADABLE]
     assert reported.is_undecided
     assert "instance 'a'" in observation_text(reported)
-    assert FleetEventKind.STATE_LOST is result.fleet_events[0].kind
+    assert FleetEventKind.BEGUN_ANEW is result.fleet_events[0].kind
     assert {Verdict.UNDECIDED} == {cut.verdict for cut in result.cuts}
     _, result = audit_rows(state, "a", rows[-1:])
     assert [ObservationCode.JOURNAL_REPEATED] == [o.code for o in result.observations]
