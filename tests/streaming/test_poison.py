@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from streaming_journals import history, make_topics, produce, read_topic, send_block
 
 from tallystick.coordinates.audit.instance import InstanceAudit
-from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, encode_block
+from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_headers, encode_block
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType, cut_into_blocks
 from tallystick.coordinates.results import ObservationCode
 from tallystick.streaming import table_reader
@@ -39,7 +39,8 @@ def with_flipped_sid(block: Block) -> bytes:
 def send_poison(servers: str, journal: str, zeros: int) -> int:
     """One of each kind under the key a, and some under the keys of strangers; how many it is."""
     plain, packed = producer(servers), producer(servers, **{"compression.type": "lz4"})
-    plain.produce(journal, with_flipped_sid(PIECES["a"][0]), b"a")
+    piece = PIECES["a"][0]
+    plain.produce(journal, with_flipped_sid(piece), b"a", headers=block_headers(piece))
     # As large as a message may be, and not because of its value.
     plain.produce(journal, b"rubbish", b"a", headers=[("h", bytes(1_048_000))])
     plain.produce(journal, b"rubbish", b"a", headers=[(f"h{n}", b"v") for n in range(10_000)])
