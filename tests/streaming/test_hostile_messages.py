@@ -16,8 +16,15 @@ from tallystick.campaign import scenario_of
 from tallystick.commands.journal import _lines
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
+from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.block_codec import decode_block, encode_block, seal_stream
-from tallystick.coordinates.events.journal import Block, Stream, cut_into_blocks
+from tallystick.coordinates.events.journal import (
+    Block,
+    BlockBuilder,
+    RecordType,
+    Stream,
+    cut_into_blocks,
+)
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.observations import REFUSALS
@@ -160,3 +167,15 @@ def test_a_record_that_cannot_be_printed_is_named(capsys: pytest.CaptureFixture[
     assert f"skipped: record {block.first_sequence} of instance {block.instance_id!r}" in notice
     [read] = blocks_from_lines(lines)
     assert read.first_sequence == block.first_sequence + 1
+
+
+def test_nothing_waits_for_a_journal_without_a_server():
+    """A heartbeat under an unknown key, then silence: all that held before still does."""
+    blocks = [block for of_instance in journals(0).values() for block in of_instance]
+    stranger = BlockBuilder("stranger")
+    stranger.server_record(RecordType.HEARTBEAT, {}, ts=int(blocks[0].columns["ts"][0]))
+    expected = audit_history(blocks, goes_on=True)
+    result = audit_history([*blocks, stranger.build()], goes_on=True)
+    assert any(one.check.rule == "gtid_origin_agreement" for one in expected.checks)
+    assert (result.checks, result.findings) == (expected.checks, expected.findings)
+    assert result.observations == expected.observations
