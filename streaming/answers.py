@@ -35,6 +35,8 @@ class Member:
         unread: How many answers without a row have come since.
         unread_since_us: When the job read the first of them.
         problem: What the last of them says; empty: it has a row.
+        absent_as: ``SILENT`` or ``UNREADABLE``, until there is a row again; empty: it is there.
+        absent_since_us: When that began.
     """
 
     answered_us: int | None = None
@@ -46,6 +48,8 @@ class Member:
     unread: int = 0
     unread_since_us: int = 0
     problem: str = ""
+    absent_as: str = ""
+    absent_since_us: int = 0
 
 
 SILENT, UNREADABLE, POISONED = "instance_silent", "instance_unreadable", "messages_unreadable"
@@ -56,13 +60,14 @@ UNREADABLE_WINDOW_US = 600_000_000
 """Messages that cannot be read are counted over so long."""
 _COUNTED_US = 60_000_000
 _REASON_MAX = 300
+_NOBODY = ""
 
 
 class Absence(NamedTuple):
-    """A time in which nothing is known of an instance.
+    """A time without a row of an instance, in which nothing is known of it.
 
     Attributes:
-        rule: ``SILENT``, ``UNREADABLE`` or ``POISONED``.
+        rule: ``SILENT`` or ``UNREADABLE``, as it began; or ``POISONED``.
         instance_id: Of whom; empty: nobody knows.
         since_us: When it began, by the job's clock.
         last_ts: Of the last answer, or of the last row; None: there was none.
@@ -145,6 +150,7 @@ class Answers:
         if problem:
             member.row_ts, member.problem, member.unread = known.row_ts, problem, known.unread + 1
             member.unread_since_us = known.unread_since_us if known.unread else now_us
+            member.absent_as, member.absent_since_us = known.absent_as, known.absent_since_us
         self.members[instance_id] = member
 
     def note_unreadable(self, reasons: Sequence[str], now_us: int, unreadable_max: int) -> None:
@@ -182,28 +188,38 @@ class Answers:
         member = self.members.get(instance_id)
         return None if member is None else member.last_ts
 
-    def absences(self, now_us: int, unanswered_max: int) -> dict[tuple[str, str], Absence | None]:
-        """By rule and instance; None: it is there, or need not be; of others it is not known."""
-        found: dict[tuple[str, str], Absence | None] = {
-            (rule, name): None for name in self.retired for rule in (SILENT, UNREADABLE)
-        }
+    def absences(self, now_us: int, unanswered_max: int) -> dict[str, Absence | None]:
+        """Note who is absent now, by instance; None: who is there, or need not be.
+
+        Args:
+            now_us: The job's clock.
+            unanswered_max: An instance is absent after so many answers without a row, too.
+
+        Returns:
+            Also those that were absent; of the others it is not known yet. Messages that cannot be
+            read are of nobody.
+        """
         silent = self.silent(now_us)
         for name, member in self.members.items():
+            if member.absent_as:
+                continue
             if name in silent:
-                one = Absence(SILENT, name, member.since_us, member.last_ts, "")
-                found[SILENT, name] = self._known(one, now_us)
-            elif member.answered_us is not None:
-                found[SILENT, name] = None
-            if member.unread >= unanswered_max:
-                since_us, problem = member.unread_since_us, member.problem
-                one = Absence(UNREADABLE, name, since_us, member.row_ts, problem)
-                found[UNREADABLE, name] = self._known(one, now_us)
-            elif member.answered_us is not None:
-                found[UNREADABLE, name] = None
-        found[POISONED, ""] = None
+                member.absent_as, member.absent_since_us = SILENT, member.since_us
+            elif member.unread >= unanswered_max:
+                member.absent_as, member.absent_since_us = UNREADABLE, member.unread_since_us
+        there = [name for name, one in self.members.items() if one.row_ts is not None]
+        return dict.fromkeys((*self.retired, *there, _NOBODY)) | self._absent(now_us)
+
+    def _absent(self, now_us: int) -> dict[str, Absence | None]:
+        found: dict[str, Absence | None] = {}
+        for name, one in self.members.items():
+            if one.absent_as:
+                last_ts = one.last_ts if one.absent_as == SILENT else one.row_ts
+                absence = Absence(one.absent_as, name, one.absent_since_us, last_ts, one.problem)
+                found[name] = self._known(absence, now_us)
         if self.poisoned_us is not None:
-            one = Absence(POISONED, "", self.poisoned_us, None, self.poison)
-            found[POISONED, ""] = self._known(one, now_us)
+            absence = Absence(POISONED, _NOBODY, self.poisoned_us, None, self.poison)
+            found[_NOBODY] = self._known(absence, now_us)
         return found
 
     def _known(self, one: Absence, now_us: int) -> Absence:
@@ -211,19 +227,16 @@ class Answers:
         is_over = known is None or (known.until_ts is not None and known.until_ts <= now_us)
         return one if is_over else one._replace(acknowledgement=known)
 
-    def obey(
-        self, controls: Iterable[IncidentControl], absences: Iterable[Absence]
-    ) -> Iterator[IncidentControl]:
-        """Take what operators ask of absences.
+    def obey(self, controls: Iterable[IncidentControl]) -> Iterator[IncidentControl]:
+        """Take what operators ask of absences; what was asked of earlier ones is forgotten.
 
         Args:
             controls: In the order of their topic.
-            absences: Those of now; what was asked of earlier ones is forgotten.
 
         Yields:
             What is not about one of them.
         """
-        names = {one.incident_id for one in absences}
+        names = {one.incident_id for one in self._absent(0).values() if one is not None}
         self.acknowledged = {n: known for n, known in self.acknowledged.items() if n in names}
         for one in controls:
             if one.target not in names or one.action is ControlAction.RETIRE:

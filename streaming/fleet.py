@@ -85,7 +85,7 @@ class AlertTaker(Protocol):
         self,
         changes: Sequence[IncidentChange],
         origin: Origin,
-        absences: Mapping[tuple[str, str], Absence | None],
+        absences: Mapping[str, Absence | None],
         /,
     ) -> None:
         """Take changes of incidents.
@@ -93,8 +93,8 @@ class AlertTaker(Protocol):
         Args:
             changes: In their order; may be those of a micro-batch that is done again.
             origin: What messages have of the fleet.
-            absences: By rule and instance, of whom nothing is known, and with None those that are
-                there, or need not be; of the others it is not known.
+            absences: Instances without a row, and with None those that are there, or need not be;
+                of the others it is not known.
         """
         ...
 
@@ -111,7 +111,7 @@ class _Step:
     fleet_events: list[FleetEvent] = field(default_factory=list)
     rounds: list[Round] = field(default_factory=list)
     controls: Sequence[IncidentControl] = ()
-    absences: Mapping[tuple[str, str], Absence | None] = field(default_factory=dict)
+    absences: Mapping[str, Absence | None] = field(default_factory=dict)
     changes: list[IncidentChange] = field(default_factory=list)
 
 
@@ -234,8 +234,7 @@ class FleetStep:
         content.observations += leave_out_beyond(content, known, answers)
         reasons = [letter.reason for letter in content.dead_letters]
         answers.note_unreadable(reasons, now_us, self._deadline.unreadable_max)
-        absent = filter(None, self._rounds.absences(now_us).values())
-        controls = list(answers.obey(content.controls, absent))
+        controls = list(answers.obey(content.controls))
         content.observations += holes(planned, content.read)
         content.observations += name_strangers(content.strangers, answers)
         output = self._fleet.absorb(content.fleet_events)

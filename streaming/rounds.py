@@ -157,7 +157,7 @@ class Rounds:
                 rounds += self._close(name, observations)
         return rounds, observations
 
-    def absences(self, now_us: int) -> dict[tuple[str, str], Absence | None]:
+    def absences(self, now_us: int) -> dict[str, Absence | None]:
         """Of whom nothing is known, as ``Answers.absences`` has it."""
         limit = self._deadline.unanswered_max
         return {} if limit is None else self.answers.absences(now_us, limit)

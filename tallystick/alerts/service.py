@@ -85,9 +85,7 @@ class Alerts:
             raise MisuseError(
                 f"the queue of alerts, {path!r}, cannot be opened: {error}"
             ) from error
-        self._absent: dict[tuple[str, str], Alert] = {
-            (alert["rule"], alert["instance"]): alert for alert in opened
-        }
+        self._absent: dict[str, Alert] = {alert["instance"]: alert for alert in opened}
         if dropped:
             notice(f"alerts: {dropped:,} waited for sinks that are not set any more: dropped")
         self._workers = [SinkWorker(request, sink, self._store, notice) for request, sink in sinks]
@@ -122,23 +120,22 @@ class Alerts:
         self,
         changes: Sequence[IncidentChange],
         origin: Origin,
-        absences: Mapping[tuple[str, str], Absence | None],
+        absences: Mapping[str, Absence | None],
     ) -> None:
         """Queue what is to be alerted; what goes wrong here is shown, and stops no audit.
 
         Args:
             changes: Of incidents, in their order.
             origin: What alerts have of the fleet.
-            absences: By rule and instance, of whom nothing is known, and with None those that are
-                there, or need not be.
+            absences: Instances without a row, and with None those that are there, or need not be.
         """
         alerts = [alert_of(change, origin) for change in changes]
         absent = dict(self._absent)
-        for key, after in absences.items():
-            for alert in absence.changes(absent.get(key), after, origin):
+        for name, after in absences.items():
+            for alert in absence.changes(absent.get(name), after, origin):
                 alerts.append(alert)
-                absent[key] = alert
-        absent = {key: alert for key, alert in absent.items() if alert["status"] != RESOLVED}
+                absent[name] = alert
+        absent = {name: alert for name, alert in absent.items() if alert["status"] != RESOLVED}
         if not alerts:
             return
         keys = [(w.request.key, w.request.label, w.sink.repeat_s is not None)

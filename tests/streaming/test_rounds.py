@@ -13,7 +13,7 @@ from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.rules.observations import NOBODY_ANSWERED
-from tallystick.streaming.answers import ANSWER_US, POISONED, SILENT, UNREADABLE
+from tallystick.streaming.answers import ANSWER_US, SILENT, UNREADABLE
 from tallystick.streaming.rounds import Deadline, Rounds
 
 SECOND = 1_000_000
@@ -247,12 +247,25 @@ def test_answers_without_a_row_are_an_absence_until_there_is_one():
     for n, (values, expected) in enumerate(steps, start=1):
         job.step(n, [replace(cut(f"c{n}", "a", n), **values)], requests=[ask(f"c{n}", n)])
         absences = job.rounds.absences(NOW + n * SECOND)
-        one = absences[UNREADABLE, "a"]
+        one = absences["a"]
         found = one and (one.problem, (one.since_us - NOW) // SECOND)
         assert (n, found) == (n, expected)
-        assert absences[SILENT, "a"] is None
-    # A row of before the first of them was the last.
-    assert one is None or one.last_ts == 5
+        assert one is None or (one.rule, one.last_ts) == (UNREADABLE, 1)
+
+
+def test_a_silence_goes_on_until_there_is_a_row():
+    """A tail says only after a while that its server is dead: that is not the silence's end."""
+    job = Job(unanswered_max=2)
+    job.step(0, [cut("c0", "a", 1)])
+    for n in (1, 2):
+        job.step(n, requests=[ask(f"c{n}", n)])
+    silent = job.rounds.absences(NOW + 7 * SECOND)["a"]
+    assert (silent.rule, silent.since_us) == (SILENT, NOW + SECOND)
+    for n in (8, 9, 10):
+        job.step(n, [replace(cut(f"c{n}", "a", n), answer="missing")])
+        assert job.rounds.absences(NOW + n * SECOND)["a"].incident_id == silent.incident_id
+    job.step(11, [cut("c11", "a", 11)])
+    assert job.rounds.absences(NOW + 11 * SECOND) == {"a": None, "": None}
 
 
 def test_a_retired_instance_comes_back_with_a_new_start():
@@ -335,7 +348,7 @@ def test_too_many_unreadable_messages_are_an_incident_until_none_come():
         now_us = NOW + round(at_s * SECOND)
         answers.note_unreadable(["why"] * messages, now_us, 10)
         answers.acknowledged = {}
-        one = job.rounds.absences(now_us)[POISONED, ""]
+        one = job.rounds.absences(now_us)[""]
         return None if one is None else one.incident_id
 
     assert [count(120 * n, 1) for n in range(50)] == [None] * 50
