@@ -9,6 +9,7 @@ import dataclasses
 import json
 import textwrap
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -84,7 +85,13 @@ def _with_data(row: Mapping[str, Any], *names: str) -> dict[str, Any]:
 
 
 def _check_of(row: Mapping[str, Any]) -> Check:
-    return Check.from_dict(_with_data({name: row[name] for name in _CHECK}))
+    return _check(*(row[name] for name in _CHECK))
+
+
+@lru_cache(maxsize=1 << 14)
+def _check(*values: str) -> Check:
+    """Of a thousand instances most are the same."""
+    return Check.from_dict(_with_data(dict(zip(_CHECK, values, strict=True))))
 
 
 def _cut_row(cut: Cut) -> dict[str, Any]:
@@ -92,8 +99,8 @@ def _cut_row(cut: Cut) -> dict[str, Any]:
 
 
 def _cut_of(row: Mapping[str, Any]) -> Cut:
-    checks = [_with_data(check) for check in row["checks"]]
-    return Cut.from_dict({name: row[name] for name in cut_columns()} | {"checks": checks})
+    values: dict[str, Any] = {name: row[name] for name in cut_columns()}
+    return Cut(**values, checks=tuple(map(_check_of, row["checks"])))
 
 
 def _subject_check_row(one: SubjectCheck) -> dict[str, Any]:
