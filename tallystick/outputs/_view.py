@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tallystick.coordinates.audit.cut import Cut
@@ -80,6 +80,15 @@ def doubts(result: RunResult) -> Iterator[str]:
         yield from result.history.reasons
     if not result.collections:
         yield "nothing was collected: there is no log_status record"
+
+
+def alike(observations: Iterable[Observation]) -> list[list[Observation]]:
+    """What came again and again, each kind together and in its order."""
+    kinds: dict[tuple[object, ...], list[Observation]] = {}
+    for seen in observations:
+        kind = seen.code, seen.instance_id, seen.channel, seen.reason, seen.rules
+        kinds.setdefault((*kind, seen.is_undecided), []).append(seen)
+    return list(kinds.values())
 
 
 def row_name(cut: Cut) -> str:

@@ -22,7 +22,7 @@ from tallystick.coordinates.rules.explanation import moment, observation_text
 from tallystick.expectations.neutral import reveal
 from tallystick.outputs import document
 from tallystick.outputs._groups import BrokenRule, broken_rules
-from tallystick.outputs._view import channel_name, singular, undecided_rules
+from tallystick.outputs._view import alike, channel_name, singular, undecided_rules
 from tallystick.outputs.html import drawing
 from tallystick.outputs.html.live import Live, Query, clusters_of, part_of
 from tallystick.outputs.html.timeline import draw_timeline
@@ -143,6 +143,7 @@ def _render(
             width=drawing.WIDTH,
             fleet=fleet,
             undecided=undecided_rules(result),
+            seen_alike=sorted(alike(result.observations), key=lambda of: -of[-1].ts),
         )
     )
 

@@ -11,6 +11,7 @@ import pytest
 from cuts import START, collection_cuts
 from reports import HOSTILE, broken, finding, healthy, hostile, result
 
+from tallystick.coordinates.audit.missing_answers import missing_answer
 from tallystick.coordinates.results import Incident, IncidentState, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.validate import CollectionValidator
@@ -224,3 +225,14 @@ def test_every_link_within_the_page_leads_somewhere():
     assert set(links) <= ids
     assert f"rule-{found[0].rule}" in links
     assert f"finding-{found[0].finding_id}" in links
+
+
+def test_what_came_with_each_collection_is_shown_once():
+    """The newest one, and how often it came since when; what differs is shown on its own."""
+    first = missing_answer("c0", "replica-1", START, None)[1]
+    seen = [replace(first, collection_id=f"c{n}", at=f"c{n}", ts=START + n) for n in range(40)]
+    other = replace(first, instance_id="replica-2")
+    text = render(replace(healthy(), observations=[*seen, other]))
+    assert 2 == text.count("<code>LOG_STATUS_MISSING</code>")
+    assert "at <bdi><code>c39</code></bdi>" in text
+    assert "; 40 times since 2026-01-01 00:00:00 UTC" in text
