@@ -8,6 +8,7 @@ is in ``measured.json`` beside the pictures; `make a-day` also asserts it, on a 
 from __future__ import annotations
 
 import json
+import os
 import time
 import uuid
 from collections import Counter
@@ -17,7 +18,7 @@ import pytest
 
 from tallystick.deploy.broker import LocalBroker
 from tallystick.producers.mysql_lab.accounts import REPLICATION
-from tallystick.producers.mysql_lab.layout import REPLICA_1, SOURCE_A, SOURCE_B
+from tallystick.producers.mysql_lab.layout import HUB, REPLICA_1, REPLICA_2, SOURCE_A, SOURCE_B
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
 from tests.support.watched_fleet import CHAIN, INTERVAL_S, OTHERS, WatchedFleet
@@ -25,6 +26,9 @@ from tests.tallystick.alerts.receivers import ALERTMANAGER
 from tests.tallystick.outputs import chromium
 
 pytestmark = pytest.mark.chromium
+ALERTMANAGER_DOWN_S = float(os.environ.get("A_DAY_ALERTMANAGER_DOWN_S", "5"))
+PAGE_S = 4.0
+"""The script asks every 2 s."""
 ROW_S = INTERVAL_S + 3
 SILENT_S = 2 * INTERVAL_S + 5 + 3
 """Two requests, what an answer may take, and the alert."""
@@ -96,7 +100,7 @@ def test_an_errant_write_is_alerted_and_its_printed_cure_heals_it(day: WatchedFl
     alert, at = day.alerted("opened", ERRANT, REPLICA_1)
     day.measure("errant write to alert", at - begun, ROW_S)
     page = day.until(lambda page: page.word == "INCONSISTENT", "not shown")
-    day.measure("errant write to page", time.time() - begun, ROW_S + 4)
+    day.measure("errant write to page", time.time() - begun, ROW_S + PAGE_S)
     day.picture("errant")
     assert page.cards[REPLICA_1] == "INCONSISTENT"
     assert alert["link"].endswith(f"#incident-{alert['incident_id']}")
@@ -141,6 +145,57 @@ def test_a_dead_source(day: WatchedFleet) -> None:
     day.until(lambda _: day.alerts()[-1][0] == "resolved", "no end")
     day.until(lambda page: page.word == "CONSISTENT", "not consistent")
     assert ["opened", "resolved"] == [kind for kind, *_ in day.alerts()[count:]]
+
+
+def test_an_incident_that_somebody_knows_of(day: WatchedFleet) -> None:
+    """It does not count, nothing more is alerted of it, and its servers are consistent."""
+    begun = make_errant(day, REPLICA_2)
+    alert, at = day.alerted("opened", ERRANT, REPLICA_2)
+    day.measure("second errant write to alert", at - begun, ROW_S)
+    day.run("incidents", "ack", alert["incident_id"], "--why", "is rebuilt tonight")
+    begun = time.time()
+    day.until(lambda page: page.word == "CONSISTENT", "not consistent")
+    day.measure("acknowledgement to page", time.time() - begun, 3 + PAGE_S)
+    day.picture("acknowledged")
+    count = len(day.alerts())
+    make_errant(day, REPLICA_2)
+    day.wait(ROW_S)
+    assert count == len(day.alerts())
+    resolved = ("resolved", ERRANT, REPLICA_2)
+    day.until(lambda _: day.notifications()[resolved], "the Alertmanager does not know")
+
+
+def test_the_driver_is_killed_in_the_middle_of_an_alert(day: WatchedFleet) -> None:
+    """With -9: after its restart the alert is sent again, with its id, and nothing else is."""
+    day.webhook.answers.clear()
+    count = len(day.webhook.got)
+    begun = make_errant(day, HUB)
+    day.until(lambda _: len(day.webhook.got) > count, "no POST")
+    assert day.audit is not None
+    day.audit.kill()
+    day.audit.wait()
+    day.webhook.answers.set()
+    day.start_audit()
+    _, at = day.alerted("opened", ERRANT, HUB)
+    day.measure("killed driver to alert", at - begun, 60)
+    day.open_page()
+    day.until(lambda page: page.cards.get(HUB) == "INCONSISTENT", "not shown")
+    day.picture("after-the-kill")
+
+
+def test_the_alertmanager_is_down(day: WatchedFleet) -> None:
+    """The other sinks do not wait for it, and it is told when it is back."""
+    day.alertmanager.stop()
+    count = len(day.alerts())
+    begun = make_errant(day, REPLICA_1)
+    day.until(lambda _: (ERRANT, REPLICA_1) in {one[1:] for one in day.alerts()[count:]}, "none")
+    day.measure("errant write to alert, one sink down", day.webhook.taken_at[-1] - begun, ROW_S)
+    day.wait(ALERTMANAGER_DOWN_S)
+    before = day.notifications()["firing", ERRANT, REPLICA_1]
+    day.alertmanager.start()
+    begun = time.time()
+    day.until(lambda _: day.notifications()["firing", ERRANT, REPLICA_1] > before, "not notified")
+    day.measure("Alertmanager back to notification", time.time() - begun, 65)
 
 
 def test_nothing_was_alerted_twice(day: WatchedFleet) -> None:
