@@ -35,7 +35,14 @@ SUBJECT = "subject"
 """The scope of a row that only holds checks, of an instance or channel without a row of its own."""
 
 _UNREAD = (LOG_NOT_READ.code, RELAY_LOG_NOT_READ.code, REDO_LOG_NOT_READ.code)
-_GAPS = {ObservationCode.JOURNAL_GAP, ObservationCode.BLOCK_UNREADABLE}
+_GAPS = {
+    ObservationCode.JOURNAL_GAP,
+    ObservationCode.JOURNAL_REPEATED,
+    ObservationCode.JOURNAL_REUSED,
+    ObservationCode.JOURNAL_STALE_EPOCH,
+    ObservationCode.BLOCK_UNREADABLE,
+}
+"""What leaves the rules of events undecided, where it leaves anything so."""
 _Subject = tuple[str, str | None]
 
 

@@ -7,7 +7,13 @@ from typing import Any
 
 Result = Mapping[str, Any]
 """A result as ``--json`` prints it."""
-_TRANSPORT = ("JOURNAL_GAP", "JOURNAL_REPEATED", "JOURNAL_STALE_EPOCH", "BLOCK_UNREADABLE")
+_TRANSPORT = (
+    "JOURNAL_GAP",
+    "JOURNAL_REPEATED",
+    "JOURNAL_REUSED",
+    "JOURNAL_STALE_EPOCH",
+    "BLOCK_UNREADABLE",
+)
 
 
 def violations_after_damage(

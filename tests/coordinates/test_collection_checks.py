@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tallystick.coordinates.audit.collection_checks import (
     SUBJECT,
     CollectionChecks,
@@ -132,11 +134,14 @@ def test_checks_between_instances_count_once_the_gravest_first():
     assert check.data["witness"] == "w"
 
 
-def test_a_gap_leaves_the_rules_of_events_undecided():
+@pytest.mark.parametrize(
+    "code", ["JOURNAL_GAP", "JOURNAL_REPEATED", "JOURNAL_REUSED", "JOURNAL_STALE_EPOCH"]
+)
+def test_a_gap_leaves_the_rules_of_events_undecided(code):
     """For the instance whose journal it is, at the next collection only."""
     made = CollectionChecks()
     gap = Observation(
-        code=ObservationCode.JOURNAL_GAP,
+        code=ObservationCode(code),
         instance_id="a",
         channel=None,
         at="1:7",
