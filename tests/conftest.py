@@ -22,6 +22,7 @@ MARKS_OF_FIXTURES = {
     "broker": "broker",
     "mysqld": "mysqld",
     "own_mysqld": "mysqld",
+    "secured_broker": "broker",
 }
 
 

@@ -1,0 +1,126 @@
+"""A real broker with TLS, client certificates, SASL and ACLs, and users with some rights."""
+
+from __future__ import annotations
+
+import socket
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+from tallystick.deploy.broker import HOST, LocalBroker
+from tallystick.deploy.broker_security import ADMIN, USER, BrokerSecurity
+from tallystick.deploy.certificates import Authority
+from tallystick.kafka_properties import VARIABLES
+from tallystick.producers.kafka_clients.choice import kafka_client
+from tallystick.producers.kafka_rights import Right, grant, set_password
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
+
+OTHER_LISTENERS = {
+    "EXPIRED": {"ends": datetime.now(timezone.utc) - timedelta(days=1)},
+    "ELSEWHERE": {"hosts": ("kafka.example",)},
+}
+
+
+@dataclass(frozen=True)
+class SecuredBroker:
+    """It runs; its topics are there.
+
+    Attributes:
+        local: The broker.
+        ports: Of listeners with other certificates, by name.
+        prefix: Of its topics.
+        strangers: A directory with the certificates of an authority it does not know.
+    """
+
+    local: LocalBroker
+    ports: dict[str, int]
+    prefix: str
+    strangers: Path
+
+    @property
+    def security(self) -> BrokerSecurity:
+        found = self.local.security
+        assert found is not None
+        return found
+
+    @property
+    def admin(self) -> dict[str, str]:
+        """Properties of who may do everything."""
+        return self.security.client_properties(ADMIN) | self.certificate
+
+    @property
+    def certificate(self) -> dict[str, str]:
+        """Properties of the client's certificate, without which nobody is let in."""
+        return {
+            "ssl.certificate.location": str(self.security.directory / "client.pem"),
+            "ssl.key.location": str(self.security.directory / "client.key"),
+        }
+
+    def user(self, rights: Iterable[Right]) -> dict[str, str]:
+        """Variables for a new user with these rights."""
+        name = f"u{uuid.uuid4().hex[:8]}"
+        password = f'pass "{name}" \\ é;='
+        servers = self.local.bootstrap_servers
+        set_password(servers, self.admin, name, password)
+        rights = list(rights)
+        if rights:
+            grant(servers, self.admin, name, rights, self.prefix)
+        properties = self.security.client_properties(USER) | self.certificate
+        return self.variables(properties | {"sasl.username": name, "sasl.password": password})
+
+    def variables(self, properties: dict[str, str]) -> dict[str, str]:
+        """The environment of a command."""
+        named = {VARIABLES + name.upper().replace(".", "_"): v for name, v in properties.items()}
+        return named | {
+            "TALLYSTICK_BOOTSTRAP_SERVERS": self.local.bootstrap_servers,
+            "TALLYSTICK_TOPIC_PREFIX": self.prefix,
+        }
+
+
+@contextmanager
+def running_secured_broker(directory: Path) -> Iterator[SecuredBroker]:
+    """One with a listener for each certificate that a client must refuse."""
+    port, *others = _ports(2 + len(OTHER_LISTENERS))
+    ports = dict(zip(OTHER_LISTENERS, others[1:], strict=True))
+    known = ("SASL_SSL", "CONTROLLER", *ports)
+    more = {
+        "ssl.client.auth": "required",
+        "listeners": f"SASL_SSL://{HOST}:{port},CONTROLLER://{HOST}:{others[0]},"
+        + ",".join(f"{name}://{HOST}:{number}" for name, number in ports.items()),
+        "advertised.listeners": f"SASL_SSL://{HOST}:{port},"
+        + ",".join(f"{name}://{HOST}:{number}" for name, number in ports.items()),
+        "listener.security.protocol.map": ",".join(f"{name}:SASL_SSL" for name in known),
+    }
+    authority = Authority("of other listeners")
+    for name, wrong in OTHER_LISTENERS.items():
+        made = authority.sign("broker", **({"hosts": (HOST,)} | wrong))
+        (directory / f"{name}.pem").write_bytes(made.key + made.certificate)
+        here = f"listener.name.{name.lower()}"
+        more |= {f"{here}.ssl.keystore.type": "PEM", f"{here}.ssl.keystore.location": f"{name}.pem"}
+    stranger = Authority("nobody knows it").sign("stranger")
+    (directory / "stranger.pem").write_bytes(stranger.certificate)
+    (directory / "stranger.key").touch(0o600)
+    (directory / "stranger.key").write_bytes(stranger.key)
+    (directory / "others.pem").write_bytes(authority.certificate)
+    with LocalBroker(directory, port=port, security=more) as local:
+        found = SecuredBroker(local, ports, f"t{uuid.uuid4().hex[:8]}", directory)
+        client = kafka_client("confluent-kafka", found.admin)
+        ensure_topics(local.bootstrap_servers, tallystick_topics(2, found.prefix), client=client)
+        yield found
+
+
+def _ports(count: int) -> list[int]:
+    """Free ports, the first two beside each other, as a broker's and its controller's are."""
+    while True:
+        with ExitStack() as stack:
+            first = stack.enter_context(socket.create_server((HOST, 0)))
+            number = first.getsockname()[1]
+            try:
+                stack.enter_context(socket.create_server((HOST, number + 1)))
+            except OSError:
+                continue
+            more = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count - 2)]
+            return [number, number + 1, *(one.getsockname()[1] for one in more)]

@@ -1,0 +1,200 @@
+"""Commands against a real broker with TLS, client certificates, SASL and ACLs."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tallystick.producers.kafka_rights import RIGHTS, Right, every_right
+from tests.support.secured_brokers import running_secured_broker
+
+ROOT = Path(__file__).parents[2]
+STORED = ROOT / "tests" / "real_journals" / "errant_write.jsonl"
+DEADLINE_S = 240
+CLIENTS = ("confluent-kafka", "kafka-python")
+INCIDENT = "0" * 64
+
+COMMANDS = {
+    "load": ("load", "--events", "200", "--instances", "1"),
+    "journal": ("journal",),
+    "journal --write": ("journal", "--write", str(STORED)),
+    "collect": ("collect", "--deadline", "0.5"),
+    "incidents ack, unack": ("incidents", "ack", INCIDENT, "--why", "a test"),
+    "retire": ("retire", "nobody", "--why", "a test"),
+    "check, replay --output kafka": ("replay", str(STORED), "--output", "kafka=FINDINGS"),
+}
+ENDS = {"collect": 3, "check, replay --output kafka": 1}
+
+
+@pytest.fixture(scope="module")
+def secured_broker(tmp_path_factory):
+    with running_secured_broker(tmp_path_factory.mktemp("secured")) as broker:
+        yield broker
+
+
+@pytest.fixture
+def run_as(tallystick, secured_broker, monkeypatch):
+    """Run a command with variables, in this process."""
+
+    def run(variables, *arguments):
+        for name in [name for name in os.environ if name.startswith("TALLYSTICK_")]:
+            monkeypatch.delenv(name)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        findings = f"{secured_broker.prefix}.findings"
+        return tallystick(*(text.replace("FINDINGS", findings) for text in arguments))
+
+    return run
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_does_with_its_rights_and_not_with_one_less(
+    run_as, secured_broker, command, client
+):
+    """Exactly those of the table; what is missing is one sentence, and status 2."""
+    rights = RIGHTS[command]
+    named = {"TALLYSTICK_CLIENT": client}
+    ran = run_as(secured_broker.user(rights) | named, *COMMANDS[command])
+    assert ENDS.get(command, 0) == ran.code, ran.err
+    for missing in rights:
+        kept = [right for right in rights if right != missing]
+        ran = run_as(secured_broker.user(kept) | named, *COMMANDS[command])
+        assert 2 == ran.code, (missing, ran.err)
+        assert f"topic '{secured_broker.prefix}.{missing.topic}'" in ran.err, missing
+        assert "docs/kafka.md" in ran.err
+        assert "Traceback" not in ran.err
+
+
+def refusals(broker):
+    """What is wrong, the variables, and what is said of it."""
+    right = broker.user(())
+    other = broker.local.bootstrap_servers.rpartition(":")[0]
+    stranger = broker.strangers / "stranger"
+    others = {"TALLYSTICK_KAFKA_SSL_CA_LOCATION": str(broker.strangers / "others.pem")}
+
+    def at(name):
+        return {"TALLYSTICK_BOOTSTRAP_SERVERS": f"{other}:{broker.ports[name]}", **others}
+
+    without = {name: value for name, value in right.items() if "_SSL_" not in name}
+    yield "authority", right | others, "not signed by an authority that is trusted here"
+    yield "host", right | at("ELSEWHERE"), "not for the host name '127.0.0.1'"
+    yield "time", right | at("EXPIRED"), "its certificate has expired"
+    yield (
+        "password",
+        right | {"TALLYSTICK_KAFKA_SASL_PASSWORD": "no such password"},
+        "it does not accept this user",
+    )
+    yield "user", right | {"TALLYSTICK_KAFKA_SASL_USERNAME": "nobody"}, "not accept this user"
+    yield (
+        "no certificate",
+        {n: v for n, v in right.items() if "CERTIFICATE" not in n and "SSL_KEY" not in n},
+        "it does not accept this client's certificate",
+    )
+    yield (
+        "another's certificate",
+        right
+        | {
+            "TALLYSTICK_KAFKA_SSL_CERTIFICATE_LOCATION": f"{stranger}.pem",
+            "TALLYSTICK_KAFKA_SSL_KEY_LOCATION": f"{stranger}.key",
+        },
+        "it does not accept this client's certificate",
+    )
+    yield (
+        "protocol",
+        without | {"TALLYSTICK_KAFKA_SECURITY_PROTOCOL": "SASL_PLAINTEXT"},
+        "it speaks TLS at this port",
+    )
+
+
+def test_whatever_is_wrong_is_one_sentence(run_as, secured_broker):
+    """For both clients, before either of them is started; Spark's part asks in the same way."""
+    for what, variables, said in refusals(secured_broker):
+        for client in CLIENTS:
+            for command in (("load", "--events", "9"), ("audit", "--available-now")):
+                ran = run_as(variables | {"TALLYSTICK_CLIENT": client}, *command)
+                found = [line for line in ran.err.splitlines() if "Kafka" in line]
+                assert (2, "", 1) == (ran.code, ran.out, len(found)), (what, ran.err)
+                assert said in found[0], what
+                assert "no such password" not in ran.err
+
+
+def test_a_topic_that_is_missing_is_made_by_who_may(run_as, secured_broker):
+    """Who may not is told which right it lacks."""
+    variables = secured_broker.user(RIGHTS["load"])
+    ran = run_as(variables | {"TALLYSTICK_TOPIC_PREFIX": "nowhere"}, *COMMANDS["load"])
+    assert 2 == ran.code
+    assert "topic 'nowhere.journal' does not exist, or this user may not see it" in ran.err
+
+
+def audit(variables, directory, *arguments):
+    """The command as users start it, with the command lines of all processes meanwhile."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYSTICK_")}
+    seen = set()
+    with (directory / "out").open("w") as out, (directory / "err").open("w") as err:
+        process = subprocess.Popen(
+            (sys.executable, "-m", "tallystick.cli", "audit", "--available-now", *arguments),
+            cwd=directory,
+            env=kept | {"PYTHONPATH": str(ROOT)} | variables,
+            stdout=out,
+            stderr=err,
+        )
+        while process.poll() is None:
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                try:
+                    seen.add(file.read_bytes())
+                except OSError:
+                    continue
+            try:
+                process.wait(0.5)
+            except subprocess.TimeoutExpired:
+                continue
+    return process.returncode, (directory / "err").read_text(), seen
+
+
+@pytest.mark.spark
+def test_the_job_runs_with_its_rights_and_leaves_no_secret(run_as, secured_broker, tmp_path):
+    """Both queries and all sinks; not in output, state, log, or in an argument of any process."""
+    assert 0 == run_as(secured_broker.user(every_right()), *COMMANDS["journal --write"]).code
+    variables = secured_broker.user(RIGHTS["audit"])
+    code, err, arguments = audit(variables, tmp_path, "--history-ends", "--output", "json=a.json")
+    assert 1 == code, err
+    assert json.loads((tmp_path / "a.json").read_text())["findings"]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("checkpoint" in str(path) for path in files)
+    assert any(path.name == "spark.log" for path in files)
+    assert any(b"org.apache.spark" in line for line in arguments)
+    secrets = [
+        variables["TALLYSTICK_KAFKA_SASL_PASSWORD"].encode(),
+        *Path(variables["TALLYSTICK_KAFKA_SSL_KEY_LOCATION"]).read_bytes().splitlines()[1:2],
+    ]
+    for secret in secrets:
+        assert [path for path in files if secret in path.read_bytes()] == []
+        assert [line for line in arguments if secret in line] == []
+    owner_only = [path for path in tmp_path.rglob("*") if ".tallystick" in str(path)]
+    assert [path for path in owner_only if path.stat().st_mode & 0o077] == []
+
+
+@pytest.mark.spark
+def test_a_right_that_the_job_lacks_while_it_runs_ends_it(secured_broker, tmp_path):
+    """Requests may be written and not read: one sentence, and status 75."""
+    rights = [right for right in RIGHTS["audit"] if right != Right("READ", "collect")]
+    code, err, _ = audit(secured_broker.user(rights), tmp_path)
+    assert 75 == code, err
+    assert f"may not do that to topic '{secured_broker.prefix}.collect'" in err
+
+
+def test_the_table_of_rights_is_that_of_the_commands():
+    """docs/kafka.md has each command with what it reads and writes."""
+    page = (ROOT / "docs" / "kafka.md").read_text("utf-8")
+    for command, rights in RIGHTS.items():
+        of = {
+            kind: ", ".join(right.topic for right in rights if right.operation == kind) or "-"
+            for kind in ("READ", "WRITE")
+        }
+        assert f"| `{command}` | {of['READ']} | {of['WRITE']} |" in page
