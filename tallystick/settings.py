@@ -298,7 +298,10 @@ def _sentence(error: ValidationError, origins: Mapping[str, Origin]) -> str:
         "default": name,
     }[origin]
     message = first["msg"].removeprefix("Value error, ")
-    return f"{where}: {message[:1].lower()}{message[1:]}, found {str(first['input'])[:80]!r}"
+    found = str(first["input"])
+    # Of an address with a user a password may be part.
+    shown = "" if "@" in found else f", found {found[:80]!r}"
+    return f"{where}: {message[:1].lower()}{message[1:]}{shown}"
 
 
 def flag_name(name: str) -> str:

@@ -85,14 +85,15 @@ def running_secured_broker(directory: Path) -> Iterator[SecuredBroker]:
     """One with a listener for each certificate that a client must refuse."""
     port, *others = _ports(2 + len(OTHER_LISTENERS))
     ports = dict(zip(OTHER_LISTENERS, others[1:], strict=True))
-    known = ("SASL_SSL", "CONTROLLER", *ports)
     more = {
         "ssl.client.auth": "required",
         "listeners": f"SASL_SSL://{HOST}:{port},CONTROLLER://{HOST}:{others[0]},"
         + ",".join(f"{name}://{HOST}:{number}" for name, number in ports.items()),
         "advertised.listeners": f"SASL_SSL://{HOST}:{port},"
         + ",".join(f"{name}://{HOST}:{number}" for name, number in ports.items()),
-        "listener.security.protocol.map": ",".join(f"{name}:SASL_SSL" for name in known),
+        # TLS fails before anything else, so the others need no users.
+        "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL,"
+        + ",".join(f"{name}:SSL" for name in ports),
     }
     authority = Authority("of other listeners")
     for name, wrong in OTHER_LISTENERS.items():

@@ -107,6 +107,16 @@ def test_an_unknown_variable_keeps_its_secret(tallystick, monkeypatch):
     assert "sesame" not in ran.err
 
 
+@pytest.mark.parametrize("name", ["page_url", "bootstrap_servers"])
+def test_an_unfit_address_keeps_its_password(tallystick, name):
+    """From whatever source it comes."""
+    FILE.write_text(f'{name} = "https://me:sesame@host/"\n')
+    ran = tallystick("config")
+    assert (2, "") == (ran.code, ran.out)
+    assert f"{name}: " in ran.err
+    assert "sesame" not in ran.err
+
+
 def test_a_bad_flag_is_misuse(tallystick):
     """A flag's unfit value is quoted under the flag's name."""
     ran = tallystick("replay", "x", "--disable", "no_such")
