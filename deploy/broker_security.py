@@ -113,7 +113,8 @@ class BrokerSecurity:
             "ssl.keystore.location": f"{FOLDER}/broker.pem",
             "ssl.truststore.type": "PEM",
             "ssl.truststore.location": f"{FOLDER}/ca.pem",
-            "ssl.client.auth": "requested",
+            # Without the listener's name Kafka asks nobody for a certificate beside SASL.
+            f"{here}.ssl.client.auth": "requested",
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
             # SCRAM's users are in the cluster's metadata, which the broker reads as a client.
             "sasl.mechanism.inter.broker.protocol": "PLAIN",

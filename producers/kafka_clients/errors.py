@@ -53,7 +53,10 @@ class TopicError(AuditError):
 
 def missing_topic(topic: str, bootstrap_servers: str) -> TopicError:
     """The error of a topic that is to be read and is not there."""
-    return TopicError(f"topic {topic!r} does not exist at {bootstrap_servers!r}")
+    return TopicError(
+        f"topic {topic!r} does not exist at {bootstrap_servers!r}, or this user may not read it"
+        " (docs/kafka.md)"
+    )
 
 
 class NotAllowedError(TopicError):

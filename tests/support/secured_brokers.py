@@ -86,7 +86,7 @@ def running_secured_broker(directory: Path) -> Iterator[SecuredBroker]:
     port, *others = _ports(2 + len(OTHER_LISTENERS))
     ports = dict(zip(OTHER_LISTENERS, others[1:], strict=True))
     more = {
-        "ssl.client.auth": "required",
+        "listener.name.sasl_ssl.ssl.client.auth": "required",
         "listeners": f"SASL_SSL://{HOST}:{port},CONTROLLER://{HOST}:{others[0]},"
         + ",".join(f"{name}://{HOST}:{number}" for name, number in ports.items()),
         "advertised.listeners": f"SASL_SSL://{HOST}:{port},"

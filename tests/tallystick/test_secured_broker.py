@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 STORED = ROOT / "tests" / "real_journals" / "errant_write.jsonl"
 DEADLINE_S = 240
 CLIENTS = ("confluent-kafka", "kafka-python")
-INCIDENT = "0" * 64
+INCIDENT = "0" * 24
 
 COMMANDS = {
     "load": ("load", "--events", "200", "--instances", "1"),
