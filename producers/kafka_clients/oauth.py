@@ -78,8 +78,9 @@ class ClientCredentials(AbstractTokenProvider):  # type: ignore[misc]  # it has 
 
     def _fetch(self) -> tuple[str, float]:
         given = self._properties
-        user = urllib.parse.quote_plus(given["sasl.oauthbearer.client.id"])
-        secret = urllib.parse.quote_plus(given["sasl.oauthbearer.client.secret"])
+        # Not encoded before base64, as librdkafka and Java send them.
+        user = given["sasl.oauthbearer.client.id"]
+        secret = given["sasl.oauthbearer.client.secret"]
         form = {"grant_type": "client_credentials"}
         if "sasl.oauthbearer.scope" in given:
             form["scope"] = given["sasl.oauthbearer.scope"]

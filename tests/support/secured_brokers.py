@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import uuid
 from collections.abc import Iterable, Iterator
@@ -17,11 +18,16 @@ from tallystick.kafka_properties import VARIABLES
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_rights import Right, grant, set_password
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
+from tests.support.token_servers import CLIENT, SECRET, SUBJECT, TokenServer
 
 OTHER_LISTENERS = {
     "EXPIRED": {"ends": datetime.now(timezone.utc) - timedelta(days=1)},
     "ELSEWHERE": {"hosts": ("kafka.example",)},
 }
+
+
+TOKENS = "TOKENS"
+"""The listener of OAUTHBEARER."""
 
 
 @dataclass(frozen=True)
@@ -33,12 +39,14 @@ class SecuredBroker:
         ports: Of listeners with other certificates, by name.
         prefix: Of its topics.
         strangers: A directory with the certificates of an authority it does not know.
+        tokens: Whose tokens it takes.
     """
 
     local: LocalBroker
     ports: dict[str, int]
     prefix: str
     strangers: Path
+    tokens: TokenServer
 
     @property
     def security(self) -> BrokerSecurity:
@@ -71,6 +79,23 @@ class SecuredBroker:
         properties = self.security.client_properties(USER) | self.certificate
         return self.variables(properties | {"sasl.username": name, "sasl.password": password})
 
+    def token_holder(self, rights: Iterable[Right]) -> dict[str, str]:
+        """Variables for who has a token, at the listener for it."""
+        servers = self.local.bootstrap_servers
+        grant(servers, self.admin, SUBJECT, rights, self.prefix)
+        host = servers.rpartition(":")[0]
+        return self.variables(
+            {
+                "security.protocol": "SASL_SSL",
+                "ssl.ca.location": str(self.security.ca),
+                "sasl.mechanism": "OAUTHBEARER",
+                "sasl.oauthbearer.method": "oidc",
+                "sasl.oauthbearer.client.id": CLIENT,
+                "sasl.oauthbearer.client.secret": SECRET,
+                "sasl.oauthbearer.token.endpoint.url": self.tokens.url,
+            }
+        ) | {"TALLYSTICK_BOOTSTRAP_SERVERS": f"{host}:{self.ports[TOKENS]}"}
+
     def variables(self, properties: dict[str, str]) -> dict[str, str]:
         """The environment of a command."""
         named = {VARIABLES + name.upper().replace(".", "_"): v for name, v in properties.items()}
@@ -83,8 +108,11 @@ class SecuredBroker:
 @contextmanager
 def running_secured_broker(directory: Path) -> Iterator[SecuredBroker]:
     """One with a listener for each certificate that a client must refuse."""
-    port, *others = _ports(2 + len(OTHER_LISTENERS))
-    ports = dict(zip(OTHER_LISTENERS, others[1:], strict=True))
+    names = (*OTHER_LISTENERS, TOKENS)
+    port, *others = _ports(2 + len(names))
+    ports = dict(zip(names, others[1:], strict=True))
+    tokens = TokenServer()
+    (directory / "keys.json").write_text(tokens.keys)
     more = {
         "listener.name.sasl_ssl.ssl.client.auth": "required",
         "listeners": f"SASL_SSL://{HOST}:{port},CONTROLLER://{HOST}:{others[0]},"
@@ -93,7 +121,8 @@ def running_secured_broker(directory: Path) -> Iterator[SecuredBroker]:
         + ",".join(f"{name}://{HOST}:{number}" for name, number in ports.items()),
         # TLS fails before anything else, so the others need no users.
         "listener.security.protocol.map": "SASL_SSL:SASL_SSL,CONTROLLER:SASL_SSL,"
-        + ",".join(f"{name}:SSL" for name in ports),
+        f"{TOKENS}:SASL_SSL," + ",".join(f"{name}:SSL" for name in OTHER_LISTENERS),
+        **_of_tokens((directory / "keys.json").as_uri()),
     }
     authority = Authority("of other listeners")
     for name, wrong in OTHER_LISTENERS.items():
@@ -106,11 +135,42 @@ def running_secured_broker(directory: Path) -> Iterator[SecuredBroker]:
     (directory / "stranger.key").touch(0o600)
     (directory / "stranger.key").write_bytes(stranger.key)
     (directory / "others.pem").write_bytes(authority.certificate)
-    with LocalBroker(directory, port=port, security=more) as local:
-        found = SecuredBroker(local, ports, f"t{uuid.uuid4().hex[:8]}", directory)
+    with (
+        tokens.listening(),
+        _java_may_read((directory / "keys.json").as_uri()),
+        LocalBroker(directory, port=port, security=more) as local,
+    ):
+        found = SecuredBroker(local, ports, f"t{uuid.uuid4().hex[:8]}", directory, tokens)
         client = kafka_client("confluent-kafka", found.admin)
         ensure_topics(local.bootstrap_servers, tallystick_topics(2, found.prefix), client=client)
         yield found
+
+
+def _of_tokens(keys: str) -> dict[str, str]:
+    here, oauth = f"listener.name.{TOKENS.lower()}", "org.apache.kafka.common.security.oauthbearer"
+    return {
+        f"{here}.sasl.enabled.mechanisms": "OAUTHBEARER",
+        f"{here}.oauthbearer.sasl.jaas.config": f"{oauth}.OAuthBearerLoginModule required;",
+        f"{here}.oauthbearer.sasl.server.callback.handler.class": (
+            f"{oauth}.OAuthBearerValidatorCallbackHandler"
+        ),
+        f"{here}.sasl.oauthbearer.jwks.endpoint.url": keys,
+    }
+
+
+@contextmanager
+def _java_may_read(url: str) -> Iterator[None]:
+    """Kafka 4 reads keys from addresses only that a property of Java names."""
+    before = os.environ.get("JAVA_TOOL_OPTIONS")
+    allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={url}"
+    os.environ["JAVA_TOOL_OPTIONS"] = f"{before or ''} {allowed}".strip()
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["JAVA_TOOL_OPTIONS"]
+        else:
+            os.environ["JAVA_TOOL_OPTIONS"] = before
 
 
 def _ports(count: int) -> list[int]:
