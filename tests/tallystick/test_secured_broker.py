@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tallystick.producers.kafka_rights import RIGHTS, Right, every_right
+from tallystick.producers.kafka_rights import RIGHTS
 from tests.support.secured_brokers import running_secured_broker
 
 ROOT = Path(__file__).parents[2]
@@ -143,63 +140,6 @@ def test_a_topic_that_is_missing_is_made_by_who_may(run_as, secured_broker):
     ran = run_as(variables | {"TALLYSTICK_TOPIC_PREFIX": "nowhere"}, *COMMANDS["load"])
     assert 2 == ran.code
     assert "topic 'nowhere.journal' does not exist, or this user may not see it" in ran.err
-
-
-def audit(variables, directory, *arguments):
-    """The command as users start it, with the command lines of all processes meanwhile."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("TALLYSTICK_")}
-    seen = set()
-    with (directory / "out").open("w") as out, (directory / "err").open("w") as err:
-        process = subprocess.Popen(
-            (sys.executable, "-m", "tallystick.cli", "audit", "--available-now", *arguments),
-            cwd=directory,
-            env=kept | {"PYTHONPATH": str(ROOT)} | variables,
-            stdout=out,
-            stderr=err,
-        )
-        while process.poll() is None:
-            for file in Path("/proc").glob("[0-9]*/cmdline"):
-                try:
-                    seen.add(file.read_bytes())
-                except OSError:
-                    continue
-            try:
-                process.wait(0.5)
-            except subprocess.TimeoutExpired:
-                continue
-    return process.returncode, (directory / "err").read_text(), seen
-
-
-@pytest.mark.spark
-def test_the_job_runs_with_its_rights_and_leaves_no_secret(run_as, secured_broker, tmp_path):
-    """Both queries and all sinks; not in output, state, log, or in an argument of any process."""
-    assert 0 == run_as(secured_broker.user(every_right()), *COMMANDS["journal --write"]).code
-    variables = secured_broker.user(RIGHTS["audit"])
-    code, err, arguments = audit(variables, tmp_path, "--history-ends", "--output", "json=a.json")
-    assert 1 == code, err
-    assert json.loads((tmp_path / "a.json").read_text())["findings"]
-    files = [path for path in tmp_path.rglob("*") if path.is_file()]
-    assert any("checkpoint" in str(path) for path in files)
-    assert any(path.name == "spark.log" for path in files)
-    assert any(b"org.apache.spark" in line for line in arguments)
-    secrets = [
-        variables["TALLYSTICK_KAFKA_SASL_PASSWORD"].encode(),
-        *Path(variables["TALLYSTICK_KAFKA_SSL_KEY_LOCATION"]).read_bytes().splitlines()[1:2],
-    ]
-    for secret in secrets:
-        assert [path for path in files if secret in path.read_bytes()] == []
-        assert [line for line in arguments if secret in line] == []
-    owner_only = [path for path in tmp_path.rglob("*") if ".tallystick" in str(path)]
-    assert [path for path in owner_only if path.stat().st_mode & 0o077] == []
-
-
-@pytest.mark.spark
-def test_a_right_that_the_job_lacks_while_it_runs_ends_it(secured_broker, tmp_path):
-    """Requests may be written and not read: one sentence, and status 75."""
-    rights = [right for right in RIGHTS["audit"] if right != Right("READ", "collect")]
-    code, err, _ = audit(secured_broker.user(rights), tmp_path)
-    assert 75 == code, err
-    assert f"may not do that to topic '{secured_broker.prefix}.collect'" in err
 
 
 def test_the_table_of_rights_is_that_of_the_commands():
