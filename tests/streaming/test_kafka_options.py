@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
+from tallystick.streaming import session
 from tallystick.streaming.errors import KafkaOptionError
 from tallystick.streaming.kafka_options import jaas_config, kafka_options
 
@@ -136,3 +139,13 @@ def test_what_cannot_be_mapped_is_one_sentence(given, said):
     """Before Spark is started."""
     with pytest.raises(KafkaOptionError, match=said):
         kafka_options(given)
+
+
+def test_variables_are_there_while_the_program_is_started(monkeypatch):
+    """What is started afterwards does not get them; what was there is there again."""
+    monkeypatch.setenv("LC_ALL", "C")
+    with session._variables({"TALLYSTICK_SPARK_KAFKA_X": "hunter2"}):
+        assert "hunter2" == os.environ["TALLYSTICK_SPARK_KAFKA_X"]
+        assert "C.UTF-8" == os.environ["LC_ALL"]
+    assert "TALLYSTICK_SPARK_KAFKA_X" not in os.environ
+    assert "C" == os.environ["LC_ALL"]
