@@ -331,7 +331,8 @@ class FleetStep:
         closed, more_missing = self._rounds.finish()
         step = _Step(
             findings=[finding for output in outputs for finding in output.findings],
-            observations=[o for output in outputs for o in output.observations]
+            observations=self._lost
+            + [o for output in outputs for o in output.observations]
             + missing
             + more_missing,
             cuts=cuts,
@@ -356,7 +357,7 @@ class FleetStep:
         rounds, missing = self._rounds.give_up(now_us, is_history=is_history)
         step = _Step(
             findings=output.findings,
-            observations=output.observations + missing,
+            observations=self._lost + output.observations + missing,
             cuts=[],
             dead_letters=[],
             checks=output.checks,
@@ -514,8 +515,9 @@ class FleetStep:
                 self._forget(name)
         except StateError as error:
             self._begin()
+            self._verdicts.has_unreadable = True  # for all that is known
             # What is broken does not heal by that: the tables know the incidents.
-            self._incidents = Incidents.of(self._tables.incidents())
+            self._incidents = Incidents.of(self._tables.incidents(batch_id))
             code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
             file = self._checkpoint.state_file(batch_id - 1)
             why = f"{str(file)!r}: {error}"

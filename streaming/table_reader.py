@@ -97,14 +97,17 @@ def read_findings(directory: Path, upto: int | None = None) -> list[Finding]:
     return sorted(by_id.values(), key=lambda finding: finding.order)
 
 
-def read_incidents(directory: Path, upto: int | None = None) -> list[Incident]:
+def read_incidents(
+    directory: Path, upto: int | None = None, where: pc.Expression | None = None
+) -> list[Incident]:
     """The newest state of every incident, the oldest incident first.
 
     Args:
         directory: The run's tables.
         upto: As they were then, microseconds; None: as they are.
+        where: Which rows count; None: all.
     """
-    rows = _in_order(read(directory, INCIDENTS))
+    rows = _in_order(read(directory, INCIDENTS, where=where))
     if upto is not None:
         rows = rows.filter(_is_until(rows["last_seen_ts"], upto))
     # One that stays open has a row for each collection.

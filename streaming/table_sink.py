@@ -10,6 +10,7 @@ import contextlib
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, final
 
+import pyarrow.compute as pc
 from deltalake.exceptions import DeltaError
 
 from tallystick.streaming.delta_table import (
@@ -101,9 +102,15 @@ class TableSink:
             self._tables[name] = table
             append(table, arrow_rows(TABLES[name], values), self._run_id, batch)
 
-    def incidents(self) -> list[Incident]:
-        """Every incident, as it was written last."""
-        return read_incidents(self._directory)
+    def incidents(self, before: int) -> list[Incident]:
+        """Every incident, as it was written last before a micro-batch.
+
+        Args:
+            before: The micro-batch; it may have been written in part, and is done again.
+        """
+        return read_incidents(
+            self._directory, where=(pc.field("run") != self._run_id) | (pc.field("batch") < before)
+        )
 
     def take_back_end(self) -> None:
         """The history goes on: remove what was written at its end."""

@@ -130,7 +130,9 @@ class FleetAudit:
 
     def finish(self) -> FleetOutput:
         """The end of all input: every journal ends here, at the highest time seen."""
-        end = max((timeline.known_ts for timeline in self.reader.timelines.values()), default=0)
+        timelines = self.reader.timelines.values()
+        end = max((timeline.known_ts for timeline in timelines), default=0)
+        asked = max((timeline.clock.last_asked for timeline in timelines), default=0)
         for instance_id, member in self.reader.members.items():
             at = member.replica.at or JournalPosition(end, 0, 0, None)
             # Not a row's own time: what was queued since must be looked up in later journals.
@@ -138,8 +140,10 @@ class FleetAudit:
             for channel in member.replica.channels.values():
                 self.reader.comparisons.queue_groups(member, channel, at_end, (), is_row=False)
             self.reader.origins.row(instance_id, member.timeline.lineage, at_end)
-            # Nothing follows: all is known, by whatever clock.
-            self.reader.end(member.timeline, END_OF_TIME)
+            # Nothing follows: all is known, by whatever clock. But who was asked once more and has
+            # not answered may have been cut short: what it lacks is not held against others.
+            if not 0 < member.timeline.clock.last_asked < asked:
+                self.reader.end(member.timeline, END_OF_TIME)
         self._settle()
         for key, queue in self.queues.items():
             self._expire_queue(key, queue, end + 1)

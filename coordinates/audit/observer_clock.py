@@ -65,6 +65,11 @@ class ObserverClock:
     is_reported: bool = False
     writings: list[Writing] = field(default_factory=list)
 
+    @property
+    def last_asked(self) -> int:
+        """When the newest request that was answered was made; 0: none is known."""
+        return max((answer.requested_at for answer in self.answers), default=0)
+
     def change(self, clock: str, last_ts: int, known_ts: int) -> None:
         """Another observer goes on with the journal.
 

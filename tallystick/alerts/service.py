@@ -10,12 +10,13 @@ from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tallystick.alerts import absence
-from tallystick.alerts.alert import RESOLVED, Alert, alert_of
+from tallystick.alerts.alert import RESOLVED, Alert, alert_of, now_us
 from tallystick.alerts.secret import read_secret
 from tallystick.alerts.sinks import Context, Request, Sink, open_sink, requests_of
 from tallystick.alerts.store import AlertStore
 from tallystick.alerts.worker import SinkWorker
 from tallystick.errors import MisuseError
+from tallystick.runs.result import TABLES
 
 if TYPE_CHECKING:
     from tallystick.coordinates.results import IncidentChange
@@ -89,6 +90,8 @@ class Alerts:
         if dropped:
             notice(f"alerts: {dropped:,} waited for sinks that are not set any more: dropped")
         self._workers = [SinkWorker(request, sink, self._store, notice) for request, sink in sinks]
+        if self._store.was_damaged:
+            self._alert_again(directory / TABLES, settings)
 
     def __enter__(self) -> Alerts:
         """Start to deliver, first what an earlier run has left."""
@@ -152,6 +155,17 @@ class Alerts:
             self._notice(f"alerts: the queue is full, {dropped:,} are dropped")
         for worker in self._workers:
             worker.look()
+
+    def _alert_again(self, tables: Path, settings: Settings) -> None:
+        """The queue is lost: what is open, as the tables have it, is alerted once more."""
+        from tallystick.coordinates.results import IncidentChange, IncidentChangeKind
+        from tallystick.coordinates.rules.topic_messages import Origin
+        from tallystick.streaming.table_reader import read_incidents
+
+        origin = Origin(settings.topic_prefix, now_us(), settings.page_url)
+        grown = IncidentChangeKind.GROWN
+        incidents = [one for one in read_incidents(tables) if one.is_open]
+        self.take([IncidentChange(grown, one, one.last_seen_ts) for one in incidents], origin, {})
 
     @property
     def lost(self) -> int:

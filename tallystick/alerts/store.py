@@ -16,25 +16,45 @@ from pathlib import Path
 from typing import NamedTuple, final
 
 from tallystick.alerts.alert import ACKNOWLEDGED, FIRING, GROWN, RESOLVED, Alert, now_us
+from tallystick.coordinates.values.checksum import checksum
 
 KEPT_US = 35 * 86_400 * 1_000_000
 """So long it is known what was alerted and delivered."""
-_VERSION = 1
+_VERSION = 2
 _BUSY_S = 5.0
 _TABLES = """
 CREATE TABLE incidents (
     incident_id TEXT PRIMARY KEY, is_open INTEGER NOT NULL, is_firing INTEGER NOT NULL,
-    step INTEGER NOT NULL, alert TEXT NOT NULL, changed_us INTEGER NOT NULL
+    step INTEGER NOT NULL, alert TEXT NOT NULL, changed_us INTEGER NOT NULL, checksum INTEGER
 ) WITHOUT ROWID;
-CREATE TABLE changes (change_id TEXT PRIMARY KEY, taken_us INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE changes (
+    change_id TEXT PRIMARY KEY, taken_us INTEGER NOT NULL, checksum INTEGER
+) WITHOUT ROWID;
 CREATE TABLE deliveries (
     number INTEGER PRIMARY KEY AUTOINCREMENT, sink TEXT NOT NULL, label TEXT NOT NULL,
     incident_id TEXT NOT NULL, alert TEXT NOT NULL, queued_us INTEGER NOT NULL,
-    attempts INTEGER NOT NULL DEFAULT 0, error TEXT, outcome TEXT, done_us INTEGER
+    attempts INTEGER NOT NULL DEFAULT 0, error TEXT, outcome TEXT, done_us INTEGER,
+    checksum INTEGER
 );
 CREATE INDEX waiting ON deliveries (sink, number) WHERE outcome IS NULL;
 CREATE INDEX of_incident ON deliveries (incident_id, sink);
 """
+
+_COLUMNS = {
+    "incidents": "incident_id, is_open, is_firing, step, alert, changed_us",
+    "changes": "change_id, taken_us",
+    "deliveries": (
+        "number, sink, label, incident_id, alert, queued_us, attempts, error, outcome, done_us"
+    ),
+}
+"""Of each table, what the checksum of a row is of; the first is its key."""
+_TRIGGERS = "".join(
+    f"CREATE TRIGGER {table}_{event} AFTER {change} ON {table} BEGIN"  # noqa: S608
+    f" UPDATE {table} SET checksum = checksum_of({columns})"
+    f" WHERE {columns.split(',')[0]} = NEW.{columns.split(',')[0]}; END;\n"
+    for table, columns in _COLUMNS.items()
+    for event, change in (("inserted", "INSERT"), ("updated", f"UPDATE OF {columns}"))
+)
 
 SENT, MERGED, DROPPED = "sent", "merged", "dropped"
 """What becomes of a delivery: it was taken; a later one of its incident has what it would say, and
@@ -108,6 +128,9 @@ class AlertStore:
         growth: An incident is alerted again when its count has grown by this factor.
         queue_max: So many deliveries wait for one sink at most.
         notice: Takes a line for people.
+
+    Attributes:
+        was_damaged: The file was: what it knew is lost.
     """
 
     def __init__(
@@ -117,16 +140,20 @@ class AlertStore:
         self._queue_max = queue_max
         self._lock = threading.RLock()
         self._under_way: set[int] = set()
+        self.was_damaged = False
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._db = _opened(path)
         except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
+            # A schema that cannot be parsed is an operational error, too.
+            is_in_use = any(word in str(error) for word in ("locked", "unable", "readonly", "I/O"))
+            if isinstance(error, sqlite3.OperationalError) and is_in_use:
                 raise
+            self.was_damaged = True
             path.replace(path.with_name(path.name + ".damaged"))
             for rest in ("-wal", "-shm"):
                 path.with_name(path.name + rest).unlink(missing_ok=True)
-            notice(f"the queue of alerts, {str(path)!r}, cannot be read and begins anew: {error}")
+            notice(f"the queue of alerts, {str(path)!r}, is damaged and begins anew: {error}")
             self._db = _opened(path)
         with self._transaction() as db:
             limit = now_us() - KEPT_US
@@ -168,7 +195,9 @@ class AlertStore:
             return sum(self._make_room(db, key, now) for key, _, _ in sinks)
 
     def _is_new(self, change_id: str, now: int) -> bool:
-        made = self._db.execute("INSERT OR IGNORE INTO changes VALUES (?, ?)", (change_id, now))
+        made = self._db.execute(
+            "INSERT OR IGNORE INTO changes (change_id, taken_us) VALUES (?, ?)", (change_id, now)
+        )
         return made.rowcount == 1
 
     def _take_one(
@@ -201,7 +230,8 @@ class AlertStore:
                     (key, label, name, json.dumps(alert), now),
                 )
         self._db.execute(
-            "INSERT OR REPLACE INTO incidents VALUES (?, ?, ?, ?, ?, ?)",
+            f"INSERT OR REPLACE INTO incidents ({_COLUMNS['incidents']})"  # noqa: S608
+            " VALUES (?, ?, ?, ?, ?, ?)",
             (
                 name,
                 is_open,
@@ -306,18 +336,44 @@ class AlertStore:
 def _opened(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
     try:
+        db.create_function("checksum_of", -1, _checksum_of, deterministic=True)
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
         (version,) = db.execute("PRAGMA user_version").fetchone()
         if version == 0:
-            db.executescript(f"BEGIN; {_TABLES} PRAGMA user_version = {_VERSION}; COMMIT;")
+            db.executescript(
+                f"BEGIN; {_TABLES} {_TRIGGERS} PRAGMA user_version = {_VERSION}; COMMIT;"
+            )
+            version = _VERSION
+        _compare(db, version)
     except BaseException:
         db.close()
         raise
-    if version not in (0, _VERSION):
-        db.close()
-        raise sqlite3.DatabaseError(f"version {version}, expected {_VERSION}")
     return db
+
+
+def _compare(db: sqlite3.Connection, version: int) -> None:
+    """Compare every row with its checksum.
+
+    Raises:
+        sqlite3.DatabaseError: One has changed, the file is damaged, or of another version.
+    """
+    if version != _VERSION:
+        raise sqlite3.DatabaseError(f"version {version}, expected {_VERSION}")
+    (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
+    if found != "ok":
+        raise sqlite3.DatabaseError(found)
+    for table, columns in _COLUMNS.items():
+        changed = db.execute(
+            f"SELECT {columns.split(',')[0]} FROM {table}"  # noqa: S608  names of this module
+            f" WHERE checksum IS NOT checksum_of({columns}) LIMIT 1"
+        ).fetchone()
+        if changed is not None:
+            raise sqlite3.DatabaseError(f"row {changed[0]!r} of {table} is not as it was written")
+
+
+def _checksum_of(*values: float | str | None) -> int:
+    return checksum(repr(values).encode("utf-8", "backslashreplace"))
 
 
 def _open_in(db: sqlite3.Connection) -> list[Alert]:

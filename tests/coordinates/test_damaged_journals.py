@@ -13,6 +13,7 @@ import pytest
 
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.producers.simulator.assemble import History, simulate
@@ -49,6 +50,20 @@ def test_damage_of_a_healthy_fleets_journals_is_no_finding(kind: str, seed: int)
     if kind in GAPS:
         assert ObservationCode.JOURNAL_GAP in {one.code for one in result.observations}
         assert result.verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("seed", range(0, 60, 2))
+def test_a_journal_cut_short_is_not_held_against_others(seed: int) -> None:
+    """It lacks its end, as where its producer died: what that may have had is undecided."""
+    rng = Random(f"cut short {seed}")
+    journals = dict(history_of(seed).journals)
+    name = rng.choice(list(journals))
+    whole = journals[name]
+    journals[name] = whole.take(0, int(len(whole) * rng.uniform(0.4, 0.95)))
+    result = audit_history(
+        block for each in journals.values() for block in cut_into_blocks(each, 512)
+    )
+    assert sentences(result) == []
 
 
 @pytest.mark.parametrize("kind", ["block lost", "record lost", "new epoch"])

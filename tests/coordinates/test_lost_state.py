@@ -32,6 +32,14 @@ def damaged(saved: bytes) -> bytes:
     return b"?" + saved[1:]
 
 
+def flipped(saved: bytes) -> bytes:
+    """One bit has changed, of the server's settings or of the rest."""
+    bit = random.Random(len(saved)).randrange(8 * len(saved))
+    changed = bytearray(saved)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)
+
+
 def resumed(audit: InstanceAudit, saved: bytes, first: Block) -> tuple[InstanceAudit, AuditOutput]:
     """The audit that goes on where the state of one cannot be read."""
     with pytest.raises(StateError, match=repr(audit.instance_id)) as caught:
@@ -41,7 +49,7 @@ def resumed(audit: InstanceAudit, saved: bytes, first: Block) -> tuple[InstanceA
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("lose", [other_version, damaged])
+@pytest.mark.parametrize("lose", [other_version, damaged, flipped])
 def test_an_instance_whose_state_is_lost_gives_no_finding(seed, lose):
     """Wherever it is lost, whatever the history; each loss is reported as undecided."""
     random_ = random.Random(seed)

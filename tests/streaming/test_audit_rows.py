@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from streaming_journals import history
 
+from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.journal_clock import AHEAD_MAX_US
@@ -16,6 +17,7 @@ from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_hea
 from tallystick.coordinates.events.journal import BlockBuilder, RecordType, cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
+from tallystick.producers.simulator.assemble import simulate
 from tallystick.streaming.auditor import BlockRow, audit_rows
 
 BLOCK = history("a", 4, broken=frozenset({1, 3}))
@@ -235,3 +237,27 @@ def test_a_state_that_cannot_be_read_begins_anew(change):
     assert {Verdict.UNDECIDED} == {cut.verdict for cut in result.cuts}
     _, result = audit_rows(state, "a", rows[-1:])
     assert [ObservationCode.JOURNAL_REPEATED] == [o.code for o in result.observations]
+
+
+@pytest.mark.parametrize("seed", range(0, 80, 2))
+def test_a_changed_bit_of_a_block_is_never_a_finding(seed):
+    """Of the value or of a header, in any block of a healthy server: a dead letter and a doubt."""
+    rng = random.Random(seed)
+    for name, journal in simulate(scenario_of(seed)).journals.items():
+        rows = rows_of(journal, rng.choice((32, 128, 512)))
+        at = rng.randrange(len(rows))
+        if rng.random() < 0.8:
+            rows[at] = replace(rows[at], value=flipped(rows[at].value, rng))
+        else:
+            headers = [(key, flipped(value, rng)) for key, value in rows[at].headers]
+            rows[at] = replace(rows[at], headers=headers)
+        result = audited(rows, name)
+        assert ([], [rows[at]]) == (result.findings, [each.row for each in result.dead_letters])
+        assert any(seen.is_undecided for seen in result.observations)
+
+
+def flipped(data: bytes, rng: random.Random) -> bytes:
+    bit = rng.randrange(8 * len(data))
+    changed = bytearray(data)
+    changed[bit // 8] ^= 1 << bit % 8
+    return bytes(changed)

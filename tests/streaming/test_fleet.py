@@ -451,6 +451,26 @@ def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
     assert 1 == fleet._metrics.snapshot()["states_unreadable"]
 
 
+def damaged_after(directory, batches: int) -> None:
+    """A bit of the fleet's state after so many micro-batches has changed."""
+    path = directory / "checkpoint" / "fleet" / f"{batches - 1:012d}.state"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("end", [FleetStep.finish, lambda step: step.pause(1, is_history=True)])
+def test_a_state_that_cannot_be_read_at_the_end_is_reported(tmp_path, end):
+    """Although no micro-batch came; and nothing is decided by what is not there."""
+    before = step(tmp_path, Recorder())
+    for number, table in enumerate(BATCHES):
+        before.absorb(table, number, NOW_US)
+    damaged_after(tmp_path, len(BATCHES))
+    end(step(tmp_path, Recorder()))
+    rows = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    assert ObservationCode.STATE_UNREADABLE in {one.code for one in rows if one.is_undecided}
+
+
 def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):
     """Again with a micro-batch that is done again; nothing of silence while a backlog is read."""
     taken = []

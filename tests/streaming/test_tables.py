@@ -14,6 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.results import (
     Check,
     Observation,
@@ -201,3 +202,14 @@ def test_a_job_killed_at_any_moment_writes_each_micro_batch_once(tmp_path):
     written = delta_table.read(tmp_path, tables.FINDINGS)["batch"].to_pylist()
     assert sorted(written) == list(range(len(written)))
     assert len(written) >= 1 + 3 + 1 + 6
+
+
+def test_incidents_before_a_micro_batch_are_those_of_other_numbers(tmp_path):
+    """One that was written in part is done again: its own rows are not before it."""
+    [opened] = Incidents().absorb([FINDING])
+    sink = TableSink(tmp_path, "run")
+    for number in range(3):
+        sink.write(number, incidents=[replace(opened.incident, count=number + 1)])
+    assert [1, 2, 3] == [sink.incidents(before)[0].count for before in (1, 2, 3)]
+    assert [] == sink.incidents(0)
+    assert [3] == [one.count for one in TableSink(tmp_path, "other").incidents(0)]

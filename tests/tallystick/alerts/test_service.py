@@ -26,6 +26,7 @@ from tallystick.coordinates.results import Acknowledgement
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.settings import load
 from tallystick.streaming.answers import SILENT, UNREADABLE, Absence
+from tallystick.streaming.table_sink import TableSink
 
 ORIGIN = Origin("f", BEGAN_US, "https://p.example/")
 ROOT = Path(__file__).parents[3]
@@ -99,6 +100,25 @@ def test_what_is_refused_is_given_up_and_the_next_goes_on(service, quick):
         assert ["c"] == [one["instance"] for one in receiver.taken]
         assert 1 == value(alerts, "alerts_refused_total", sink=f"webhook 127.0.0.1:{receiver.port}")
         assert "refused alert" in service.notices[0]
+
+
+def test_a_queue_that_is_damaged_alerts_again_what_is_open(service, tmp_path):
+    """As the tables have it: what is over or acknowledged is nobody's surprise."""
+    history = History()
+    [opened] = history.errant(instance="b")
+    [known] = history.errant(instance="c")
+    [known] = history.control(ControlAction.ACK, known.incident.incident_id)
+    history.errant(instance="d")
+    [over] = history.healed("d")
+    incidents = [change.incident for change in (opened, known, over)]
+    TableSink(tmp_path / "tables", "run").write(0, incidents=incidents)
+    (tmp_path / "alerts.sqlite").write_bytes(b"no database " * 1000)
+    with Receiver() as receiver, service(f"webhook={receiver.url}"):
+        wait_for(lambda: receiver.taken, "nothing came")
+    assert [(opened.incident.incident_id, "grown")] == [
+        (one["incident_id"], one["kind"]) for one in receiver.taken
+    ]
+    assert "is damaged and begins anew" in service.notices[0]
 
 
 def test_one_slow_sink_holds_up_no_other(service, tmp_path):

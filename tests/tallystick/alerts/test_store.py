@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import sqlite3
 
 import pytest
@@ -172,4 +173,25 @@ def test_a_damaged_file_is_set_aside_and_said(opened, tmp_path):
     db.close()
     store.close()
     opened()
-    assert "version 9, expected 1" in opened.notices[1]
+    assert "version 9, expected 2" in opened.notices[1]
+
+
+def test_a_changed_bit_of_the_file_is_noticed_or_changes_nothing(opened, tmp_path):
+    """Of what is shown, sent or counted: what is in no row may change."""
+    path = tmp_path / "alerts.sqlite"
+    store, history = opened(), History()
+    take(store, history.errant(), [HTTP])
+    store.failed(store.next("k1", ()), "down")
+    store.close()
+    whole, rows = path.read_bytes(), read_deliveries(path, 10)
+    for seed in range(100):
+        changed = bytearray(whole)
+        bit = random.Random(seed).randrange(8 * len(whole))
+        changed[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(changed)
+        store = opened()
+        if not store.was_damaged:
+            assert rows == read_deliveries(path, 10)
+            assert [row.alert for row in rows] == store.open()
+        store.close()
+    assert any("is not as it was written" in notice for notice in opened.notices)

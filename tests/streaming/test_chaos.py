@@ -1,0 +1,68 @@
+"""Processes killed at every step, and what happens to messages and states: no promise is broken.
+
+``python -m tests.streaming.test_chaos FIRST END`` runs more seeds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+
+import pytest
+
+from tests.support.chaos import ChaosResult, run_chaos
+from tests.support.chaos_journal import LOSSES
+
+SEEDS = 240
+SEEDS_TOGETHER = 12
+STEPS = {
+    "committed",
+    "dead letters published",
+    "findings published",
+    "fleet state written",
+    "incidents published",
+    "judged",
+    "planned",
+    "producer acknowledged",
+    "producer built",
+    "producer saved",
+    "producer sent",
+    "states written",
+    *(f"table {name} written" for name in ("checks", "cuts", "findings", "incidents")),
+    *(f"table {name} written" for name in ("observations", "validations")),
+}
+"""Where a process can be killed."""
+
+
+@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_TOGETHER))
+def test_what_is_disturbed_is_found_as_if_it_were_not(first):
+    """Nothing lost: everything equal. Else nothing false, nothing twice, and never CONSISTENT."""
+    assert [] == [
+        (result.seed, problem)
+        for result in map(run_chaos, range(first, first + SEEDS_TOGETHER))
+        for problem in result.problems
+    ]
+
+
+def sweep(first: int, end: int) -> int:
+    """Run the seeds of a range; returns how many broke a promise."""
+    crashes, lost, wrong = Counter[str](), Counter[str](), list[ChaosResult]()
+    for seed in range(first, end):
+        result = run_chaos(seed)
+        crashes += result.crashes
+        lost += result.lost
+        if result.problems:
+            wrong.append(result)
+            command = f"python -m tests.streaming.test_chaos {seed} {seed + 1}"
+            sys.stdout.write("\n".join((*result.problems, f"again: {command}", "")))
+            sys.stdout.flush()
+    sys.stdout.write(f"{end - first} seeds, {len(wrong)} wrong\n")
+    for what, counted in (("killed after", crashes), ("lost", lost)):
+        sys.stdout.writelines(f"  {what} {name}: {n}\n" for name, n in sorted(counted.items()))
+    missing = sorted({*STEPS, *LOSSES} - crashes.keys() - lost.keys())
+    sys.stdout.write(f"  never: {', '.join(missing) or '-'}\n")
+    return len(wrong)
+
+
+if __name__ == "__main__":
+    sys.exit(bool(sweep(int(sys.argv[1]), int(sys.argv[2]))))

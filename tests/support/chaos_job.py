@@ -1,0 +1,234 @@
+"""The steps of the streaming job in memory, killed at any of them and started again.
+
+``audit_rows``, ``FleetStep`` and its checkpoint location are the real ones; tables and published
+results are lists, with the promises of Delta Lake and Kafka.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import (
+    Incident,
+    SubjectCheck,
+    Verdict,
+)
+from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
+from tallystick.streaming.auditor import resumed as audit_resumed
+from tallystick.streaming.checkpoint import CheckpointLocation, Layout
+from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.progress import Metrics
+from tallystick.streaming.rounds import Deadline
+from tallystick.streaming.schema import AUDIT_ROWS
+from tallystick.streaming.table_sink import END_BATCH
+from tests.support.chaos_journal import PARTITIONS, CrashError, Crashes, Topic, flipped_bit
+
+NOW_US = 1_800_000_000_000_000
+NEVER = Deadline(10**15, 10**6, None, 10**15)
+"""No answer is late: what is missing at the end is lost."""
+
+
+@cache
+def _arrow_rows() -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(AUDIT_ROWS)
+
+
+@dataclass
+class Plan:
+    """A micro-batch: offsets, the job's clock, and which saved state is damaged before it."""
+
+    ranges: list[tuple[int, int]]
+    now_us: int
+    damage: tuple[str, int] | None = None
+
+
+@dataclass
+class Disk:
+    """What outlives the job's process."""
+
+    directory: Path
+    plans: list[Plan] = field(default_factory=list)
+    states: dict[int, dict[str, bytes]] = field(default_factory=lambda: {-1: {}})
+    committed: int = -1
+    end_damage: int | None = None
+    damaged: set[int] = field(default_factory=set)
+    rows: dict[str, list[tuple[int | None, Any]]] = field(default_factory=lambda: defaultdict(list))
+    done: Counter[str] = field(default_factory=Counter)
+    changes: dict[str, Any] = field(default_factory=dict)
+    letters: int = 0
+
+    def values(self, table: str) -> list[Any]:
+        return [value for _, value in self.rows[table]]
+
+
+class Tables:
+    """As ``TableSink``: a commit for each table and number, made once."""
+
+    def __init__(self, disk: Disk, crashes: Crashes) -> None:
+        self._disk = disk
+        self._crashes = crashes
+
+    def write(self, batch: int | None, **values: Any) -> None:
+        if batch is END_BATCH:
+            self.take_back_end()
+        for name, of_table in values.items():
+            if not of_table or (batch is not END_BATCH and self._disk.done[name] > batch):
+                continue
+            self._disk.rows[name] += [(batch, value) for value in of_table]
+            if batch is not END_BATCH:
+                self._disk.done[name] = batch + 1
+            self._crashes.at(f"table {name} written")
+
+    def incidents(self, before: int) -> list[Incident]:
+        rows = [one for batch, one in self._disk.rows["incidents"] if batch < before]
+        return list({one.incident_id: one for one in rows}.values())
+
+    def take_back_end(self) -> None:
+        for name, rows in self._disk.rows.items():
+            self._disk.rows[name] = [row for row in rows if row[0] is not END_BATCH]
+
+    def last_collection(self) -> tuple[list[Cut], list[SubjectCheck]]:
+        begun: dict[str, int] = {}
+        for cut in self._disk.values("cuts"):
+            begun[cut.collection_id] = min(cut.ts, begun.get(cut.collection_id, cut.ts))
+        newest = max(begun, key=begun.__getitem__, default=None)
+        cuts, checks = self._disk.values("cuts"), self._disk.values("checks")
+        return (
+            [one for one in cuts if one.collection_id == newest],
+            [one for one in checks if one.collection_id == newest],
+        )
+
+
+class Results:
+    """As ``KafkaSink``: at least once."""
+
+    def __init__(self, disk: Disk, crashes: Crashes) -> None:
+        self._disk = disk
+        self._crashes = crashes
+
+    def publish(self, findings: Any, changes: Any, origin: Any) -> None:
+        for change in changes:
+            known = self._disk.changes.setdefault(change.change_id, change)
+            assert known == change, "a change that is published again is the same"
+        if changes:
+            self._crashes.at("incidents published")
+        if findings:
+            self._crashes.at("findings published")
+
+    def publish_dead_letters(self, letters: Any) -> None:
+        if letters:
+            self._disk.letters += len(letters)
+            self._crashes.at("dead letters published")
+
+
+@dataclass(frozen=True)
+class _Answer:
+    verdict: Verdict = Verdict.CONSISTENT
+
+
+class Job:
+    """The streaming job, started again whenever it crashes."""
+
+    def __init__(self, topic: Topic, disk: Disk, crashes: Crashes) -> None:
+        self.topic = topic
+        self.disk = disk
+        self._crashes = crashes
+        self._start()
+
+    def _start(self) -> None:
+        self._fleet = FleetStep(
+            checkpoint=CheckpointLocation(self.disk.directory, Layout(2, "t")),
+            tables=Tables(self.disk, self._crashes),
+            kafka=Results(self.disk, self._crashes),
+            validate=lambda _: _Answer(),
+            metrics=Metrics(),
+            deadline=NEVER,
+        )
+
+    def run(self, plan: Plan | None = None) -> None:
+        """One micro-batch, as often as it takes; without a plan, of what is in the topic now."""
+        number = self.disk.committed + 1
+        if len(self.disk.plans) == number:
+            self.disk.plans.append(plan or self.plan())
+        while self.disk.committed < number:
+            try:
+                self._crashes.at("planned")
+                self._run(number)
+            except CrashError:
+                self._start()
+
+    def plan(self) -> Plan:
+        plans = self.disk.plans
+        begun = [end for _, end in plans[-1].ranges] if plans else [0] * PARTITIONS
+        ends = [len(partition) for partition in self.topic.partitions]
+        return Plan(list(zip(begun, ends, strict=True)), NOW_US + 1_000 * len(plans))
+
+    def _run(self, number: int) -> None:
+        plan = self.disk.plans[number]
+        if plan.damage is not None and number not in self.disk.damaged:
+            self.disk.damaged.add(number)
+            self._damage(number, *plan.damage)
+        before = self.disk.states[number - 1]
+        rows: dict[str, list[BlockRow]] = defaultdict(list)
+        for partition, (first, end) in enumerate(plan.ranges):
+            for offset in range(first, end):
+                message = self.topic.partitions[partition][offset]
+                try:
+                    key = message.key.decode()
+                except UnicodeDecodeError:
+                    key = ""  # as Spark groups them
+                rows[key].append(BlockRow(message.value, message.headers, partition, offset))
+        after, frames = dict(before), []
+        for key in sorted(rows):
+            if not key:  # nobody's
+                letters = [DeadLetter(row, "no instance") for row in rows[key]]
+                frames += _frame(key, KeyResult(dead_letters=letters)).to_dict("records")
+                continue
+            state, result = audit_rows(before.get(key), key, rows[key])
+            if state is not None:
+                after[key] = state
+            frames += _frame(key, result).to_dict("records")
+            self._crashes.at("judged")
+        self.disk.states = {number - 1: before, number: after}
+        self._crashes.at("states written")
+        table = pa.Table.from_pylist(frames, schema=_arrow_rows())
+        self._fleet.absorb(table, number, plan.now_us)
+        self._crashes.at("fleet state written")
+        self.disk.committed = number
+        self._crashes.at("committed")
+
+    def _damage(self, number: int, what: str, seed: int) -> None:
+        rng = Random(seed)
+        states = self.disk.states[number - 1]
+        if what == "fleet":
+            path = CheckpointLocation(self.disk.directory, Layout(2, "t")).state_file(number - 1)
+            path.write_bytes(flipped_bit(path.read_bytes(), rng))
+            self._start()
+        elif what in states:
+            states[what] = flipped_bit(states[what], rng)
+
+    def finish(self, damage: int | None = None) -> None:
+        """The history ends; the fleet's state may be damaged just before."""
+        self.disk.end_damage = damage
+        if damage is not None:
+            self._damage(self.disk.committed + 1, "fleet", damage)
+        while True:
+            try:
+                outputs = []
+                for name, state in sorted(self.disk.states[self.disk.committed].items()):
+                    audit, begun = audit_resumed(state, name, frozenset())
+                    outputs += [begun, audit.finish()]
+                self._fleet.finish(outputs)
+                return
+            except CrashError:
+                self._start()

@@ -1,0 +1,71 @@
+"""What is set aside before state is made anew."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick.cli import run_command
+from tallystick.errors import ExitCode, MisuseError
+from tallystick.process import run
+from tallystick.runs.rebuild import earlier_findings, set_aside
+from tallystick.streaming.checkpoint import CheckpointLocation, Layout
+from tallystick.streaming.errors import CheckpointError
+from tallystick.streaming.table_sink import TableSink
+from tests.support.results import finding
+
+LAYOUT = Layout(2, "t")
+FINDING = finding(ts=5)
+
+
+def audited(directory) -> None:
+    with CheckpointLocation(directory / "checkpoint", LAYOUT):
+        TableSink(directory / "tables", "run").write(0, findings=[FINDING])
+
+
+def test_state_and_tables_are_moved_whatever_is_in_them(tmp_path):
+    """Twice, too; what was found before can be compared where it can be read."""
+    audited(tmp_path)
+    first = set_aside(tmp_path)
+    assert [FINDING] == earlier_findings(first)
+    assert not (tmp_path / "tables").exists()
+    audited(tmp_path)
+    for file in tmp_path.glob("tables/findings/*.parquet"):
+        file.write_bytes(b"")
+    second = set_aside(tmp_path)
+    assert first != second
+    assert earlier_findings(second) is None
+
+
+def test_a_running_job_is_left_alone(tmp_path):
+    """Nothing is moved, and nothing is left behind."""
+    audited(tmp_path)
+    with CheckpointLocation(tmp_path / "checkpoint", LAYOUT):
+        before = sorted(tmp_path.iterdir())
+        with pytest.raises(CheckpointError, match="Another job runs"):
+            set_aside(tmp_path)
+        assert before == sorted(tmp_path.iterdir())
+
+
+def test_without_an_audit_there_is_nothing_to_make_anew(tmp_path):
+    """A wrong directory is no reason to make one."""
+    with pytest.raises(MisuseError, match="nothing to make anew"):
+        set_aside(tmp_path / "none")
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("file", ["layout.json", "auditor/offsets/0"])
+def test_damage_of_the_checkpoint_is_a_usage_error_of_one_sentence(tmp_path, capsys, file):
+    """Status 2: another try does not help."""
+    audited(tmp_path)
+    path = tmp_path / "checkpoint" / file
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"{}")
+    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0\0\0\2\0\0\0\0\0")
+
+    def command() -> int:
+        with CheckpointLocation(tmp_path / "checkpoint", LAYOUT):
+            return run_command(["--version"])
+
+    assert ExitCode.MISUSE == run(command)
+    assert "is damaged" in (said := capsys.readouterr().err)
+    assert "tallystick rebuild" in said
