@@ -50,23 +50,26 @@ check: lint types
 	$(PY) -m pytest -q -n auto --dist worksteal \
 		tests/coordinates tests/real_journals tests/test_imports.py tests/test_tidy.py
 
+# The slowest tests of each stage are printed: that is where its time can be saved.
+SLOWEST := --durations=8 --durations-min=5
+
 # Apart from each other: Spark's settings are those of the first session of a process.
 test: test-fast test-spark test-kafka test-mysqld
 
 test-fast: $(STAMP)
-	$(PY) -m pytest -q -n auto --dist worksteal -m "not spark and not broker and not mysqld"
+	$(PY) -m pytest -q $(SLOWEST) -n auto --dist worksteal -m "not spark and not broker and not mysqld"
 
 # What starts servers runs in two processes, each with servers of its own: their tests wait a lot.
 test-spark: preflight
-	$(PY) -m pytest -q -n 2 --dist worksteal -m "spark and not broker and not mysqld"
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "spark and not broker and not mysqld"
 
 test-kafka: preflight
-	$(PY) -m pytest -q -n 2 --dist worksteal -m "broker and not mysqld"
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "broker and not mysqld"
 
 # Real MySQL servers; the tests are skipped, and say why, where those cannot run. The tests of a
 # module go on in order on one lab; tests/lab is first and takes longest.
 test-mysqld: $(STAMP)
-	$(PY) -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder -m "mysqld"
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist loadfile --no-loadscope-reorder -m "mysqld"
 
 # Real servers, tails, the audit with page and alerts, and a browser; in time on a quiet machine.
 # What took how long is in measured.json beside the pictures.
