@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import datetime, timezone
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -61,7 +62,10 @@ def write(directory: Path, collections: int, run_id: str = "run") -> TableSink:
     sink = TableSink(directory / TABLES, run_id, Retention(36_500, 36_500))
     for first in range(0, collections, 5):
         batch = [rows(number) for number in range(first, first + 5)]
-        sink.write(first, **{name: sum((one[name] for one in batch), []) for name in batch[0]})
+        sink.write(
+            first,
+            **{name: list(chain.from_iterable(one[name] for one in batch)) for name in batch[0]},
+        )
     sink.await_upkeep()
     return sink
 
