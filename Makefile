@@ -53,11 +53,19 @@ check: lint types
 # The slowest tests of each stage are printed: that is where its time can be saved.
 SLOWEST := --durations=8 --durations-min=5
 
-# Apart from each other: Spark's settings are those of the first session of a process.
-test: test-fast test-spark test-kafka test-mysqld
+# Apart from each other: Spark's settings are those of the first session of a process. Tests with
+# servers wait a lot, so they run beside those without; what a stage prints comes when it ends.
+test: preflight
+	$(call say,what needs no server is tested beside what does; each part is shown when it has ended)
+	@$(MAKE) --no-print-directory -j2 -k -O BESIDE=yes test-fast test-spark test-kafka test-mysqld
+
+ifdef BESIDE
+test-spark: | test-fast
+test-mysqld: | test-kafka
+endif
 
 test-fast: $(STAMP)
-	$(PY) -m pytest -q $(SLOWEST) -n auto --dist worksteal -m "not spark and not broker and not mysqld"
+	$(if $(BESIDE),nice -n 5) $(PY) -m pytest -q $(SLOWEST) -n auto --dist worksteal -m "not spark and not broker and not mysqld"
 
 # What starts servers runs in two processes, each with servers of its own: their tests wait a lot.
 test-spark: preflight
