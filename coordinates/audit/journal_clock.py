@@ -4,7 +4,7 @@ All instances are compared by the times of their records, so one record of anoth
 unit or of no time at all must not move what others are held against. A step from one record to the
 next that no journal makes is not believed: the time goes on without it. Whether time has really
 passed is known with the next answer to a request, by the clock of who asks all instances; until
-then the time of the journal is doubtful. docs/decisions/0017-times-that-are-not-believed.md.
+then the time of the journal is doubtful. docs/decisions/0019-times-that-are-not-believed.md.
 """
 
 from __future__ import annotations

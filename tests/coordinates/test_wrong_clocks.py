@@ -25,7 +25,7 @@ SEEDS = range(40)
 """Healthy fleets and faulty ones in turn; each meets some of the clocks."""
 EACH_SEED = 3
 MAY_STAY_OPEN = {"purged_not_needed"}
-"""What was purged before a first row, or about when a row was read: docs/decisions/0017."""
+"""What was purged before a first row, or about when a row was read: docs/decisions/0019."""
 
 
 def journals(seed: int) -> dict[str, Block]:
