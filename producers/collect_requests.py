@@ -15,6 +15,7 @@ from tallystick.coordinates.events.collect_request import (
     parse_request,
     shorten,
 )
+from tallystick.coordinates.events.epoch_claim import parse_claim
 from tallystick.coordinates.values.topics import COLLECT_TOPIC
 from tallystick.producers.kafka_clients.choice import kafka_client
 
@@ -74,6 +75,8 @@ class CollectRequests:
     def _recent(self, messages: list[Message]) -> Iterator[CollectRequest]:
         for message in messages:
             where = message.where
+            if parse_claim(message.value) is not None:
+                continue
             try:
                 request = parse_request(message.value)
             except CollectRequestError as error:

@@ -13,6 +13,7 @@ from tallystick.coordinates.events.collect_request import (
     CollectRequestError,
     parse_request,
 )
+from tallystick.coordinates.events.epoch_claim import parse_claim
 from tallystick.coordinates.events.incident_control import (
     IncidentControl,
     IncidentControlError,
@@ -99,6 +100,8 @@ def sort_out(table: pa.Table) -> BatchContent:
     rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
     for row in rows:
         if row["kind"] == REQUEST:
+            if parse_claim(row["value"]) is not None:
+                continue
             try:
                 content.requests.append(parse_request(row["value"]))
             except CollectRequestError as error:

@@ -28,6 +28,8 @@ class ExitCode(IntEnum):
     """An internal error of tallystick: never to be read as a verdict."""
     FAILED = 75
     """A job that ran ended by itself, as when its broker goes away: another try may succeed."""
+    SUPERSEDED = 76
+    """Another producer writes this one's journals now: to start it again would end that one."""
     INTERRUPTED = 130
     CLOSED_PIPE = 141
     """Nobody reads standard output any more (``| head``): as cat or grep end in a shell."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tallystick import terminal
 from tallystick.producers.collect_requests import CollectRequests
+from tallystick.producers.journal_epochs import EpochClaims, next_epochs
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
@@ -14,6 +15,8 @@ from tallystick.producers.publisher import KafkaSettings
 from tallystick.require_broker import require_broker
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from tallystick.producers.kafka_clients.protocol import KafkaClient
     from tallystick.producers.publisher import EventSink
     from tallystick.runs.producer_metrics import ProducerMetrics
@@ -98,6 +101,18 @@ def send_patiently(settings: Settings, topic: str, key: bytes, value: bytes) -> 
                 )
             time.sleep(pause_s)
             pause_s *= 2
+
+
+def epochs_after(settings: Settings, instance_ids: Collection[str]) -> dict[str, int]:
+    """For each instance an epoch above all that the journal's topic has of it."""
+    topic = f"{settings.topic_prefix}.journal"
+    return next_epochs(settings.bootstrap_servers, instance_ids, topic, client_of(settings))
+
+
+def open_claims(settings: Settings) -> EpochClaims:
+    """What this process claims to write, and what others do."""
+    topic = f"{settings.topic_prefix}.collect"
+    return EpochClaims(settings.bootstrap_servers, topic=topic, client=client_of(settings))
 
 
 def open_requests(settings: Settings) -> CollectRequests:

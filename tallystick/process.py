@@ -19,7 +19,7 @@ from typing import final
 from tallystick import terminal
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.errors import ExitCode
-from tallystick.producers.kafka_clients.errors import UndeliveredError
+from tallystick.producers.kafka_clients.errors import SupersededError, UndeliveredError
 from tallystick.streaming.errors import QueryError
 
 ENDED_BY_ITSELF = (QueryError, UndeliveredError)
@@ -79,6 +79,8 @@ def run(command: Callable[[], int]) -> int:
     except AuditError as error:
         for line in str(error).splitlines():
             terminal.notice(line)
+        if isinstance(error, SupersededError):
+            return ExitCode.SUPERSEDED
         return ExitCode.FAILED if isinstance(error, ENDED_BY_ITSELF) else ExitCode.MISUSE
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED

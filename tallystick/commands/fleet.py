@@ -206,14 +206,20 @@ def _live(
     metrics: ProducerMetrics | None,
     stop: Stop,
 ) -> None:
-    from tallystick.journal_topic import open_journal, open_requests, prepare_topics
+    from tallystick.journal_topic import (
+        epochs_after,
+        open_claims,
+        open_journal,
+        open_requests,
+        prepare_topics,
+    )
     from tallystick.producers.simulator.assemble import Fleet
     from tallystick.runs.live_fleet import LiveFleet, Pace
 
     now_us = time.time_ns() // 1_000
     fleet = Fleet(scenario, start_ts=now_us)
     prepare_topics(settings, "journal", "collect")
-    requests = open_requests(settings)
+    requests, claims = open_requests(settings), open_claims(settings)
     try:
         sink = open_journal(settings, metrics)
         live = LiveFleet(
@@ -221,8 +227,8 @@ def _live(
             sink,
             requests,
             pace=Pace(speed=speed),
-            # A fleet that starts anew writes a journal of its own, above any before it.
-            epoch=now_us // 1_000_000,
+            epochs=claims.claim(epochs_after(settings, fleet.instances)),
+            superseded=claims.poll,
             answered=lambda name: terminal.notice(f"answered collection {name}"),
         )
         if metrics is not None:
@@ -233,6 +239,7 @@ def _live(
         sink.close()
     finally:
         requests.close()
+        claims.close()
     terminal.notice(f"{live.records:,} records, {live.collections} collections answered")
 
 

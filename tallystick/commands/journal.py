@@ -104,14 +104,19 @@ def _lines(block: Block) -> Iterator[str]:
 
 def _write(settings: Settings, file: str) -> None:
     from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
-    from tallystick.journal_topic import open_journal, prepare_topics
+    from tallystick.coordinates.events.later_epochs import in_later_epochs
+    from tallystick.journal_topic import epochs_after, open_claims, open_journal, prepare_topics
     from tallystick.runs.replay import lines_of, refusal
 
-    prepare_topics(settings, "journal")
-    sink = open_journal(settings)
+    prepare_topics(settings, "journal", "collect")
+    claims, sink = open_claims(settings), open_journal(settings)
     written = 0
+
+    def next_epoch(name: str) -> int:
+        return claims.claim(epochs_after(settings, [name]))[name]
+
     try:
-        for block in blocks_from_lines(lines_of(file)):
+        for block in in_later_epochs(blocks_from_lines(lines_of(file)), next_epoch):
             sink.send(block)
             written += len(block)
         sink.flush()
@@ -120,6 +125,7 @@ def _write(settings: Settings, file: str) -> None:
         before = f"{written} records before it were written"
         raise MisuseError(f"{refusal(name, error)}\n{before}") from None
     finally:
+        claims.close()
         sink.close()
     terminal.show(f"{written:,} records written to {settings.topic_prefix}.journal")
 

@@ -29,9 +29,10 @@ from tallystick.settings import load as load_settings
 NICENESS = 10
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from tallystick.coordinates.events.collect_request import CollectRequest
+    from tallystick.producers.journal_epochs import EpochClaims, SupersededError
     from tallystick.producers.mysql.settings import ServerSettings
     from tallystick.producers.mysql.tail import Tail
     from tallystick.producers.mysql.tail_state import TailState
@@ -136,14 +137,16 @@ def _tail_into_kafka(
     *,
     is_from_oldest: bool,
 ) -> None:
-    from tallystick.journal_topic import open_journal, open_requests, prepare_topics
+    from tallystick.journal_topic import open_claims, open_journal, open_requests, prepare_topics
     from tallystick.servers.tailing import alone_in
 
     states = settings.directory / "tail" / settings.topic_prefix
     prepare_topics(settings, "journal", "collect")
     with ExitStack() as stack:
         stack.enter_context(alone_in(states))
-        tail_states = _tail_states(servers, settings, states)
+        claims = open_claims(settings)
+        stack.callback(claims.close)
+        tail_states = _tail_states(servers, settings, states, claims)
         requests = open_requests(settings)
         stack.callback(requests.close)
         sink = open_journal(settings, metrics)
@@ -156,15 +159,16 @@ def _tail_into_kafka(
             states=states,
             is_from_oldest=is_from_oldest,
             metrics=metrics,
+            superseded=claims.poll,
         )
         sink.close()
 
 
 def _tail_states(
-    servers: Sequence[ServerSettings], settings: Settings, states: Path
+    servers: Sequence[ServerSettings], settings: Settings, states: Path, claims: EpochClaims
 ) -> dict[str, TailState]:
     """How far each journal has come: as saved, and with what was published after that."""
-    from tallystick.journal_topic import client_of
+    from tallystick.journal_topic import client_of, epochs_after
     from tallystick.producers.journal_resume import published_since
     from tallystick.producers.mysql.tail_state import TailState
     from tallystick.servers.tailing import RESUME_MARGIN_MS, resumed
@@ -180,12 +184,18 @@ def _tail_states(
             f"{settings.topic_prefix}.journal",
             client_of(settings),
         )
-    epoch = time.time_ns() // 1_000_000_000
     tail_states = {}
-    for name, state in saved.items():
-        tail_states[name], problem = resumed(state, published.get(name, ()), epoch)
+    for name, saved_state in saved.items():
+        state, problem = resumed(saved_state, published.get(name, ()))
+        if state is not None:
+            tail_states[name] = state
         if problem is not None:
             terminal.notice(f"{name}: {problem}")
+    epochs = {name: state.epoch for name, state in tail_states.items()}
+    epochs |= epochs_after(settings, saved.keys() - epochs.keys())
+    for name, epoch in claims.claim(epochs, going_on=tail_states.keys()).items():
+        if name not in tail_states or tail_states[name].epoch != epoch:
+            tail_states[name] = TailState(epoch=epoch)
     return tail_states
 
 
@@ -199,6 +209,7 @@ def _run(
     states: Path | None,
     is_from_oldest: bool,
     metrics: ProducerMetrics | None = None,
+    superseded: Callable[[], Mapping[str, SupersededError]] = dict,
 ) -> None:
     from tallystick.producers.mysql.collection import Collector
     from tallystick.producers.mysql.tail import Tail, TailOptions
@@ -225,7 +236,7 @@ def _run(
     names = ", ".join(f"{server.name} ({server.address})" for server in servers)
     with stopping() as stop:
         terminal.notice(f"{names}: journals go to {where}; Ctrl-C ends them")
-        Tails(tails, requests, terminal.notice).run(stop)
+        Tails(tails, requests, terminal.notice, superseded).run(stop)
     records = sum(tail.journal.records for tail in tails)
     collections = sum(tail.collections for tail in tails)
     terminal.notice(f"{records:,} records, {collections} answers to collections")

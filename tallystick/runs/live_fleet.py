@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, final
 
 from tallystick.coordinates.events.collect_request import CollectRequest
+from tallystick.producers.journal_epochs import SupersededError
 from tallystick.producers.publisher import EventSink
 from tallystick.producers.simulator.assemble import Fleet
 
@@ -52,7 +53,8 @@ class LiveFleet:
         sink: Takes its blocks.
         requests: Where collections are asked for.
         pace: How virtual time passes.
-        epoch: The journals' epoch: higher than that of any fleet before it on the same topic.
+        epochs: Those of the journals: above all that are in the topic; without one 0.
+        superseded: Returns the instances whose journals somebody else writes now.
         answered: Called with the id of each collection that is answered.
         clock: Seconds that never fall.
 
@@ -68,7 +70,8 @@ class LiveFleet:
         requests: Requests,
         *,
         pace: Pace,
-        epoch: int = 0,
+        epochs: Mapping[str, int] | None = None,
+        superseded: Callable[[], Mapping[str, SupersededError]] = dict,
         answered: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -76,7 +79,8 @@ class LiveFleet:
         self._sink = sink
         self._requests = requests
         self._pace = pace
-        self._epoch = epoch
+        self._epochs = epochs or {}
+        self._superseded = superseded
         self._answered = answered
         self._clock = clock
         self._moments = None if pace.moments is None else list(pace.moments)
@@ -88,11 +92,14 @@ class LiveFleet:
 
         Raises:
             DeliveryError: A block was not acknowledged.
+            SupersededError: Somebody else writes one of the journals now.
         """
         last = self._clock()
         while not stop.is_set() and not self._has_ended():
             for request in self._requests.poll(STEP_S):
                 self._answer(request)
+            for error in self._superseded().values():
+                raise error
             now = self._clock()
             self._advance(self._fleet.now + int((now - last) * self._pace.speed * 1_000_000))
             last = now
@@ -124,5 +131,5 @@ class LiveFleet:
         if min(limits) <= self._fleet.now:
             return  # waiting for a request: no heartbeats of one and the same moment
         for block in self._fleet.advance(min(limits)).values():
-            self._sink.send(replace(block, epoch=self._epoch))
+            self._sink.send(replace(block, epoch=self._epochs.get(block.instance_id, 0)))
             self.records += len(block)

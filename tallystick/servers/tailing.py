@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO, final
@@ -15,6 +15,7 @@ from tallystick.coordinates.events.journal import Block
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.errors import MisuseError
+from tallystick.producers.journal_epochs import SupersededError
 from tallystick.producers.mysql.errors import UnsupportedServerError
 from tallystick.producers.mysql.tail import Tail, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState
@@ -72,24 +73,23 @@ def alone_in(directory: Path) -> Iterator[None]:
 
 
 def resumed(
-    state: TailState | None, published: Sequence[Block], epoch: int
-) -> tuple[TailState, str | None]:
-    """The state that a journal goes on from, and what to report if it cannot.
+    state: TailState | None, published: Sequence[Block]
+) -> tuple[TailState | None, str | None]:
+    """The state that a journal goes on from, None if it begins, and why it cannot go on.
 
     Args:
         state: As it was saved, None if it never was.
         published: The instance's blocks in the topic since about then.
-        epoch: Of a journal that begins.
     """
     if state is None:
-        return TailState(epoch=epoch), None
+        return None, None
     for block in published:
         if block.epoch > state.epoch:
-            return TailState(epoch=epoch), "somebody else wrote its journal since: it begins anew"
+            return None, "somebody else wrote its journal since: it begins anew"
         if block.epoch < state.epoch or block.next_sequence <= state.next_sequence:
             continue
         if block.first_sequence > state.next_sequence:
-            return TailState(epoch=epoch), "part of its journal is not there: it begins anew"
+            return None, "part of its journal is not there: it begins anew"
         state.note(block.take(state.next_sequence - block.first_sequence, len(block)))
     return state, None
 
@@ -101,6 +101,7 @@ class Tails:
     Args:
         tails: One a server.
         requests: Returns the collections that are asked for, after at most some seconds.
+        superseded: Returns the instances whose journals somebody else writes now.
         notice: Takes one line.
     """
 
@@ -109,8 +110,10 @@ class Tails:
         tails: Sequence[Tail],
         requests: Callable[[float], list[CollectRequest]],
         notice: Callable[[str], None],
+        superseded: Callable[[], Mapping[str, SupersededError]] = dict,
     ) -> None:
         self._tails = tails
+        self._superseded = superseded
         self._requests = requests
         self._notice = notice
         self._errors: dict[str, BaseException] = {}
@@ -121,8 +124,11 @@ class Tails:
         Raises:
             AuditError: The journal cannot be delivered, or no server can be followed.
         """
+        stops = {tail.name: threading.Event() for tail in self._tails}
         threads = [
-            threading.Thread(target=self._run, args=(tail, stop), name=tail.name, daemon=True)
+            threading.Thread(
+                target=self._run, args=(tail, stops[tail.name]), name=tail.name, daemon=True
+            )
             for tail in self._tails
         ]
         for thread in threads:
@@ -133,15 +139,26 @@ class Tails:
                     for tail in self._tails:
                         if request.concerns(tail.name) and tail.name not in self._errors:
                             tail.ask(request)
+                for name, error in self._superseded().items():
+                    self._end(name, error, stops[name])
                 if any(not _is_of_server(error) for error in self._errors.values()):
                     break
         finally:
             stop.set()
+            for each in stops.values():
+                each.set()
             for thread in threads:
                 thread.join(JOIN_S)
         grave = [error for error in self._errors.values() if not _is_of_server(error)]
         if grave or len(self._errors) == len(self._tails):
             raise (grave or list(self._errors.values()))[0]
+
+    def _end(self, name: str, error: SupersededError, stop: threading.Event) -> None:
+        """One journal is somebody else's; the others go on."""
+        self._errors.setdefault(name, error)
+        stop.set()
+        if len(self._tails) > 1:
+            self._notice(str(error))
 
     def _run(self, tail: Tail, stop: threading.Event) -> None:
         try:
@@ -157,7 +174,7 @@ class Tails:
 
 
 def _is_of_server(error: BaseException) -> bool:
-    return isinstance(error, UnsupportedServerError)
+    return isinstance(error, (UnsupportedServerError, SupersededError))
 
 
 def regular_requests(interval_s: float) -> Callable[[float], list[CollectRequest]]:

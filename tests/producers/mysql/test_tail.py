@@ -137,8 +137,9 @@ def test_a_killed_tail_goes_on_behind_what_was_published(mysqld: Lab, tmp_path: 
         load(mysqld, 1.0, seed=4)
         catch_up(mysqld, first)
     assert saved is not None
-    state, problem = resumed(saved, first.sink.blocks, epoch=99)
+    state, problem = resumed(saved, first.sink.blocks)
     assert problem is None
+    assert state is not None
     assert state.next_sequence == first.tail.journal.state.next_sequence
     assert (state.file, state.position) == (
         first.tail.journal.state.file,

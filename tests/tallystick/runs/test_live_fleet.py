@@ -132,7 +132,7 @@ def test_a_live_fleet_answers_whenever_it_is_asked_and_only_then():
             sink,
             requests,
             pace=Pace(speed=1.0, ends_at=4_000_000),
-            epoch=9,
+            epochs={"hub": 9},
             answered=names.append,
             clock=requests.clock,
         )

@@ -1,0 +1,123 @@
+"""Which epoch a journal takes in a topic, and that one producer alone writes it."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from contextlib import closing
+from dataclasses import replace
+
+import pytest
+
+from tallystick.coordinates.events.epoch_claim import EpochClaim, encode_claim, parse_claim
+from tallystick.producers.journal_epochs import EpochClaims, next_epochs
+from tallystick.producers.kafka_clients.choice import CLIENTS, kafka_client
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
+from tallystick.producers.publisher import KafkaSettings
+from tests.producers.test_publisher import make_block
+from tests.support.tails import wait_for
+
+AHEAD = 2**40
+"""An epoch beyond any time in seconds."""
+
+
+@pytest.fixture
+def prefix(broker):
+    name = f"t{uuid.uuid4().hex[:8]}"
+    ensure_topics(broker.bootstrap_servers, tallystick_topics(3, name))
+    return name
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        b"",
+        b'{"collection_id":"epoch_claim","requested_at":1}',
+        b'{"epoch_claim":[]}',
+        b'{"epoch_claim":{"instance_id":"a","epoch":"7","writer":"w"}}',
+        b'{"epoch_claim":{"instance_id":"a","epoch":7}}',
+        b'{"epoch_claim"',
+    ],
+)
+def test_what_is_no_claim_is_none(value) -> None:
+    assert parse_claim(value) is None
+    claim = EpochClaim("a", 7, "w")
+    assert parse_claim(encode_claim(claim)) == claim
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_next_epoch_is_above_all_in_the_topic_and_the_clock(broker, prefix, client) -> None:
+    """Also where another epoch came last, and beside messages that are no blocks."""
+    topic = f"{prefix}.journal"
+    used = kafka_client(client)
+    now_s = int(time.time())
+    epochs = next_epochs(broker.bootstrap_servers, ["a", "b"], topic, used)
+    assert all(now_s <= epoch <= time.time() for epoch in epochs.values())
+    with closing(used.open_sink(KafkaSettings(broker.bootstrap_servers, topic))) as sink:
+        sink.send(replace(make_block(3, "a"), epoch=AHEAD))
+        sink.send(replace(make_block(3, "a"), epoch=5))
+    used.send(broker.bootstrap_servers, topic, b"a", b"no block", [("epoch", b"9")])
+    epochs = next_epochs(broker.bootstrap_servers, ["a", "b"], topic, used)
+    assert epochs["a"] == AHEAD + 1
+    assert epochs["b"] <= time.time()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_a_later_claim_ends_an_earlier_one(broker, prefix, client) -> None:
+    """Of the same journal: claims of lower epochs and of other journals end nobody."""
+
+    def opened() -> EpochClaims:
+        return EpochClaims(
+            broker.bootstrap_servers, topic=f"{prefix}.collect", client=kafka_client(client)
+        )
+
+    with closing(opened()) as first:
+        assert first.claim({"a": 7, "b": 1}) == {"a": 7, "b": 1}
+        with closing(opened()) as second:
+            assert second.claim({"c": 9}) == {"c": 9}
+            # Somebody may have claimed 7 and not have written yet.
+            assert second.claim({"a": 7}) == {"a": 8}
+            ended: dict[str, Exception] = {}
+
+            def superseded() -> bool:
+                ended.update(first.poll())
+                return bool(ended)
+
+            wait_for(superseded, lambda: "no claim was read")
+            assert list(ended) == ["a"]
+            assert "another producer writes its journal now (epoch 8, ours is 7)" in str(ended["a"])
+            assert second.poll() == {}
+            # A journal that goes on keeps its epoch, unless somebody else has begun it anew.
+            with closing(opened()) as third:
+                assert third.claim({"c": 9}, going_on=["c"]) == {"c": 9}
+            with closing(opened()) as third:
+                assert third.claim({"a": 7}, going_on=["a"]) == {"a": 9}
+
+
+def test_of_those_that_begin_at_once_each_has_an_epoch_of_its_own(broker, prefix) -> None:
+    """And all but the one with the highest learn that they are to end."""
+    claims = [EpochClaims(broker.bootstrap_servers, topic=f"{prefix}.collect") for _ in range(4)]
+    taken: dict[int, int] = {}
+
+    def claim(number: int) -> None:
+        taken[number] = claims[number].claim({"a": 5})["a"]
+
+    threads = [threading.Thread(target=claim, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(taken.values())) == 4
+    ended: set[int] = set()
+
+    def all_but_one() -> bool:
+        ended.update(number for number, each in enumerate(claims) if each.poll())
+        return len(ended) == 3
+
+    wait_for(all_but_one, lambda: f"{ended} of {taken}")
+    [left] = set(range(4)) - ended
+    assert taken[left] == max(taken.values())
+    for each in claims:
+        each.close()
