@@ -116,3 +116,62 @@ def test_a_tail_killed_under_load_goes_on_without_a_gap(broker, prefix, mysqld, 
     result = audit_history(journal)
     assert result.findings == []
     assert result.verdict is Verdict.CONSISTENT
+
+
+def test_a_second_tail_of_a_server_ends_the_first_and_accuses_nobody(
+    broker, prefix, mysqld, tmp_path
+) -> None:
+    """From another directory, while the first one runs: it begins anew, in a higher epoch."""
+    journal: list = []
+    reader = JournalReader(broker.bootstrap_servers, topic=f"{prefix}.journal", notice=print)
+
+    def tail(directory: str) -> subprocess.Popen:
+        command = [
+            *(sys.executable, "-m", "tallystick.cli", "tail"),
+            *("--config", str(mysqld.config_file), "--directory", str(tmp_path / directory)),
+            *("--bootstrap-servers", broker.bootstrap_servers, "--topic-prefix", prefix),
+        ]
+        return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+    def answered(name: str, epochs: set[int]) -> bool:
+        """Whether all have answered a collection in an epoch that is none of these."""
+        journal.extend(reader.poll(0.2))
+        found = {
+            block.instance_id
+            for block in journal
+            if block.epoch not in epochs and any(f'"{name}"' in t for t in block.texts.values())
+        }
+        return len(found) == len(mysqld.servers)
+
+    def ask(name: str) -> None:
+        request = CollectRequest(name, time.time_ns() // 1_000)
+        send_request(broker.bootstrap_servers, request, f"{prefix}.collect")
+
+    running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=60, seconds=60))
+    running_load.start()
+    try:
+        first = tail("one")
+        ask("c1")
+        wait_for(lambda: answered("c1", set()), lambda: "the first has not answered")
+        epochs = {block.epoch for block in journal}
+        second = tail("two")
+        _, said = first.communicate(timeout=60)
+        assert first.returncode == 76, said
+        assert "another producer writes its journal now" in said
+        for name in ("c2", "c3"):
+            ask(name)
+            wait_for(lambda name=name: answered(name, epochs), lambda: "no answer of the second")
+    finally:
+        running_load.stop()
+        running_load.finish()
+    second.send_signal(signal.SIGTERM)
+    _, said = second.communicate(timeout=60)
+    assert second.returncode == 0, said
+    while more := reader.poll(2.0):
+        journal.extend(more)
+    reader.close()
+    result = audit_history(journal)
+    assert [(f.rule, f.instance_id, f.at) for f in result.findings] == []
+    assert result.verdict is Verdict.UNDECIDED
+    later = [cut for cut in result.cuts if cut.collection_id in ("c2", "c3")]
+    assert {cut.instance_id for cut in later} == set(mysqld.servers)
