@@ -178,9 +178,9 @@ class EpochClaims:
     def _read(self, timeout_s: float) -> None:
         for message in self._reader.read(timeout_s):
             claim = parse_claim(message.value)
-            if claim is None or claim.instance_id not in self._claimed:
+            if claim is None:
                 continue
-            name, ours = claim.instance_id, self._claimed[claim.instance_id]
+            name, ours = claim.instance_id, self._claimed.get(claim.instance_id, -1)
             if claim.writer == self._writer:
                 if claim.epoch == ours:
                     self._is_read_back.add(name)
