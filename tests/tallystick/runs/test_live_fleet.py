@@ -11,8 +11,10 @@ from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.collect_request import CollectRequest
+from tallystick.coordinates.events.epoch_claim import EpochClaim
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.results import Verdict
+from tallystick.producers.journal_epochs import SupersededError
 from tallystick.producers.publisher import MemorySink
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.runs.demo import DEADLINE_US, demo_fleet, demo_scenario
@@ -120,6 +122,32 @@ def test_virtual_time_follows_the_clock_and_waits_at_a_planned_moment():
     assert [0, 0, *range(500_000, 1_000_001, 500_000), *[1_000_000] * 5] == seen
 
 
+def test_a_live_fleet_ends_when_somebody_else_writes_its_journals():
+    """At once, and as an error: what it would write is dropped."""
+    fleet, pace = demo_fleet(demo_scenario(1), 0)
+    sink, requests = MemorySink(), Requests()
+    later: dict[str, SupersededError] = {}
+
+    def superseded() -> dict[str, SupersededError]:
+        if requests.polls == 20:
+            later["hub"] = SupersededError(EpochClaim("hub", 8, "somebody"), 7)
+        return later
+
+    live = LiveFleet(
+        fleet,
+        sink,
+        requests,
+        pace=pace,
+        epochs=dict.fromkeys(fleet.instances, 7),
+        superseded=superseded,
+        clock=requests.clock,
+    )
+    with pytest.raises(SupersededError, match=r"hub: another producer .* \(epoch 8, ours is 7\)"):
+        live.run(threading.Event())
+    assert requests.polls == 20
+    assert {block.epoch for block in sink.blocks} == {7}
+
+
 def test_a_live_fleet_answers_whenever_it_is_asked_and_only_then():
     """Without planned moments each request is answered; one for others is not."""
     for instances, answered in ((None, 3), (frozenset({"hub"}), 3), (frozenset({"other"}), 0)):
@@ -132,7 +160,7 @@ def test_a_live_fleet_answers_whenever_it_is_asked_and_only_then():
             sink,
             requests,
             pace=Pace(speed=1.0, ends_at=4_000_000),
-            epochs={"hub": 9},
+            epochs=dict.fromkeys(fleet.instances, 9),
             answered=names.append,
             clock=requests.clock,
         )

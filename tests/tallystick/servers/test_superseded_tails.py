@@ -1,0 +1,73 @@
+"""Tails side by side, where somebody else writes one of the journals."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tallystick.coordinates.events.epoch_claim import EpochClaim
+from tallystick.producers.journal_epochs import SupersededError
+from tallystick.servers.tailing import Tails
+
+
+class Following:
+    """A tail that follows until it is to stop."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.has_ended = threading.Event()
+
+    def ask(self, request: object) -> None:
+        pass
+
+    def run(self, stop: threading.Event) -> None:
+        stop.wait()
+        self.has_ended.set()
+
+
+def claims(*names: str) -> Iterator[dict[str, SupersededError]]:
+    for name in names:
+        yield {name: SupersededError(EpochClaim(name, 8, "somebody"), 7)}
+    while True:
+        yield {}
+
+
+def run(tails: list[Any], names: tuple[str, ...], *, stops: bool) -> list[str]:
+    """Run them, with claims of others one after the other; what is shown."""
+    shown: list[str] = []
+    stop = threading.Event()
+    claimed, polls = claims(*names), 0
+
+    def requests(_timeout_s: float) -> list[Any]:
+        nonlocal polls
+        polls += 1
+        if polls > len(names):
+            for tail in tails:
+                if tail.name in names:
+                    assert tail.has_ended.wait(30)
+            if stops:
+                assert [tail.has_ended.is_set() for tail in tails] == [
+                    t.name in names for t in tails
+                ]
+                stop.set()
+        return []
+
+    Tails(tails, requests, shown.append, lambda: next(claimed)).run(stop)
+    return shown
+
+
+def test_a_journal_that_somebody_else_writes_is_given_up_alone() -> None:
+    """The others are followed until they are to stop; it is said once."""
+    [sentence] = run([Following("a"), Following("b")], ("a",), stops=True)
+    assert sentence == (
+        "a: another producer writes its journal now (epoch 8, ours is 7): this one ends"
+    )
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b")])
+def test_when_all_journals_are_somebody_elses_it_ends(names: tuple[str, ...]) -> None:
+    with pytest.raises(SupersededError, match="a: another producer"):
+        run([Following(name) for name in names], names, stops=False)
