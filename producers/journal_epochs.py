@@ -17,10 +17,10 @@ from uuid import uuid4
 
 from tallystick.coordinates.events.block_codec import decode_block
 from tallystick.coordinates.events.epoch_claim import EpochClaim, encode_claim, parse_claim
-from tallystick.coordinates.values.errors import AuditError, BlockError
+from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.topics import COLLECT_TOPIC, JOURNAL_TOPIC
 from tallystick.producers.kafka_clients.choice import kafka_client
-from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
+from tallystick.producers.kafka_clients.errors import BrokerUnreachableError, SupersededError
 
 if TYPE_CHECKING:
     from tallystick.producers.kafka_clients.protocol import KafkaClient, Message
@@ -31,16 +31,6 @@ _CLAIMED_MS = 60_000
 """Claims so old are read back at the start: of a producer that has written nothing yet."""
 _DEADLINE_S = 15.0
 _READ_DEADLINE_S = 600.0
-
-
-class SupersededError(AuditError):
-    """Somebody else writes this process's journal now."""
-
-    def __init__(self, claim: EpochClaim, epoch: int) -> None:
-        super().__init__(
-            f"{claim.instance_id}: another producer writes its journal now (epoch {claim.epoch},"
-            f" ours is {epoch}): this one ends"
-        )
 
 
 def next_epochs(
@@ -187,7 +177,7 @@ class EpochClaims:
             elif name not in self._is_read_back:
                 self._before[name] = max(claim.epoch, self._before.get(name, -1))
             elif claim.epoch >= ours:
-                self._later[name] = SupersededError(claim, ours)
+                self._later[name] = SupersededError(name, claim.epoch, ours)
 
     def close(self) -> None:
         """Let go of the connections."""

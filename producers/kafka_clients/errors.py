@@ -4,6 +4,7 @@ AuditError                     coordinates.values.errors
 ├── BrokerUnreachableError     no broker answers at the address
 ├── BrokerRefusesError         one does, but TLS fails, or it does not let this client in
 ├── KafkaPropertyError         a property of the client cannot be what was meant
+├── SupersededError            somebody else writes this process's journal
 ├── UndeliveredError           what was sent was not acknowledged (publisher has its kinds)
 └── TopicError                 a topic is missing, cannot be made or read, or loses records
     └── NotAllowedError        this client is not allowed to do something to it
@@ -69,3 +70,13 @@ class NotAllowedError(TopicError):
 def not_allowed(operation: str) -> str:
     """What is missing where a broker refuses an operation on a topic."""
     return f"not allowed to {operation} it. To fix: grant {operation.upper()} on it (docs/kafka.md)"
+
+
+class SupersededError(AuditError):
+    """Somebody else writes this process's journal of an instance now."""
+
+    def __init__(self, instance_id: str, epoch: int, ours: int) -> None:
+        super().__init__(
+            f"{instance_id}: another producer writes its journal now (epoch {epoch}, ours is"
+            f" {ours}): this one ends"
+        )

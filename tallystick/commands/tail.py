@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from tallystick.coordinates.events.collect_request import CollectRequest
-    from tallystick.producers.journal_epochs import EpochClaims, SupersededError
+    from tallystick.producers.journal_epochs import EpochClaims
+    from tallystick.producers.kafka_clients.errors import SupersededError
     from tallystick.producers.mysql.settings import ServerSettings
     from tallystick.producers.mysql.tail import Tail
     from tallystick.producers.mysql.tail_state import TailState

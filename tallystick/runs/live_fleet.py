@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, final
 
 from tallystick.coordinates.events.collect_request import CollectRequest
-from tallystick.producers.journal_epochs import SupersededError
+from tallystick.producers.kafka_clients.errors import SupersededError
 from tallystick.producers.publisher import EventSink
 from tallystick.producers.simulator.assemble import Fleet
 

@@ -15,7 +15,7 @@ from tallystick.coordinates.events.journal import Block
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.errors import MisuseError
-from tallystick.producers.journal_epochs import SupersededError
+from tallystick.producers.kafka_clients.errors import SupersededError
 from tallystick.producers.mysql.errors import UnsupportedServerError
 from tallystick.producers.mysql.tail import Tail, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState

@@ -11,10 +11,9 @@ from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.collect_request import CollectRequest
-from tallystick.coordinates.events.epoch_claim import EpochClaim
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.results import Verdict
-from tallystick.producers.journal_epochs import SupersededError
+from tallystick.producers.kafka_clients.errors import SupersededError
 from tallystick.producers.publisher import MemorySink
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.runs.demo import DEADLINE_US, demo_fleet, demo_scenario
@@ -130,7 +129,7 @@ def test_a_live_fleet_ends_when_somebody_else_writes_its_journals():
 
     def superseded() -> dict[str, SupersededError]:
         if requests.polls == 20:
-            later["hub"] = SupersededError(EpochClaim("hub", 8, "somebody"), 7)
+            later["hub"] = SupersededError("hub", 8, 7)
         return later
 
     live = LiveFleet(

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.events.epoch_claim import EpochClaim
-from tallystick.producers.journal_epochs import SupersededError
+from tallystick.producers.kafka_clients.errors import SupersededError
 from tallystick.servers.tailing import Tails
 
 
@@ -30,7 +29,7 @@ class Following:
 
 def claims(*names: str) -> Iterator[dict[str, SupersededError]]:
     for name in names:
-        yield {name: SupersededError(EpochClaim(name, 8, "somebody"), 7)}
+        yield {name: SupersededError(name, 8, 7)}
     while True:
         yield {}
 
