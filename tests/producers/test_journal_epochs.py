@@ -55,7 +55,9 @@ def test_the_next_epoch_is_above_all_in_the_topic_and_the_clock(broker, prefix, 
     now_s = int(time.time())
     epochs = next_epochs(broker.bootstrap_servers, ["a", "b"], topic, used)
     assert all(now_s <= epoch <= time.time() for epoch in epochs.values())
-    with closing(used.open_sink(KafkaSettings(broker.bootstrap_servers, topic))) as sink:
+    with closing(
+        used.open_sink(KafkaSettings(bootstrap_servers=broker.bootstrap_servers, topic=topic))
+    ) as sink:
         sink.send(replace(make_block(3, "a"), epoch=AHEAD))
         sink.send(replace(make_block(3, "a"), epoch=5))
     used.send(broker.bootstrap_servers, topic, b"a", b"no block", [("epoch", b"9")])
