@@ -42,13 +42,17 @@ def _rights(**topics: str) -> tuple[Right, ...]:
     return tuple(Right(operation, topic) for topic, operation in topics.items())
 
 
+# The last epochs are read from the journal, and those of its own claimed in the collect topic.
+_OBSERVER = (
+    *_rights(journal="READ", collect="READ"),
+    *_rights(journal="WRITE", collect="WRITE"),
+)
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
-    # What was published since the last saved state is read after a restart.
-    "tail": (*_rights(journal="WRITE", collect="READ"), Right("READ", "journal")),
-    "simulate": _rights(journal="WRITE", collect="READ"),
+    "tail": _OBSERVER,
+    "simulate": _OBSERVER,
     "load": _rights(journal="WRITE"),
     "journal": _rights(journal="READ"),
-    "journal --write": _rights(journal="WRITE"),
+    "journal --write": _OBSERVER,
     "collect": _rights(journal="READ", collect="WRITE"),
     "incidents ack, unack": _rights(control="WRITE"),
     "retire": _rights(control="WRITE"),

@@ -36,6 +36,9 @@ WRITE_TIMEOUTS = {
     "kafka.max.block.ms": "30000",
 }
 """A broker that does not answer is reported within these, not after Kafka's own two minutes."""
+_EACH_ALONE = {"kafka.batch.size": "0"}
+"""Kafka's producer splits a batch that a topic finds too large, and its flush, and so Spark, does
+not wait for the parts: that they are refused, too, would pass unseen."""
 REASON_BYTES_MAX = 2_000
 _TOO_LARGE = "RecordTooLarge"
 _NOT_TAKEN = re.compile(
@@ -132,7 +135,7 @@ class KafkaSink:
         for kept in (DEAD_LETTER_BYTES_MAX, 0):
             messages = [self._dead_letter(letter, kept) for letter in letters]
             try:
-                self._write(messages)
+                self._write(messages, _EACH_ALONE)
             except (PySparkException, Py4JError) as error:
                 found = _NOT_TAKEN.search(str(error))
                 if found is None:
@@ -163,14 +166,16 @@ class KafkaSink:
             "headers": [{"key": k, "value": v} for k, v in headers],
         }
 
-    def _write(self, messages: list[dict[str, Any]]) -> None:
+    def _write(
+        self, messages: list[dict[str, Any]], options: Mapping[str, str] | None = None
+    ) -> None:
         if not messages:
             return
         frame = self._spark.createDataFrame(pa.Table.from_pylist(messages, schema=_MESSAGES))
         (
             frame.coalesce(1)
             .write.format("kafka")
-            .options(**self._options)
+            .options(**self._options, **(options or {}))
             .option("includeHeaders", "true")
             .save()
         )

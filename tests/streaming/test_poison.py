@@ -81,7 +81,8 @@ def test_poison_stays_with_its_key(spark, broker, tmp_path, limit: int):
         resource = ConfigResource(
             ResourceType.TOPIC, letters, set_config={"max.message.bytes": str(limit)}
         )
-        for done in AdminClient({"bootstrap.servers": servers}).alter_configs([resource]).values():
+        admin = AdminClient({"bootstrap.servers": servers})
+        for done in admin.alter_configs([resource]).values():
             done.result(30)
     settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
     sent, zeros = 0, 60 if limit == MESSAGE_BYTES_MAX else 2
