@@ -44,7 +44,7 @@ def _rights(**topics: str) -> tuple[Right, ...]:
 
 # The last epochs are read from the journal, and those of its own claimed in the collect topic.
 _OBSERVER = (
-    *_rights(journal="READ", collect="READ"),
+    *_rights(collect="READ", journal="READ"),
     *_rights(journal="WRITE", collect="WRITE"),
 )
 RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {

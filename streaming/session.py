@@ -6,6 +6,7 @@ Spark keeps the settings of a process's first session, so a process has one sess
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import shutil
 import signal
@@ -16,7 +17,7 @@ import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
@@ -171,6 +172,7 @@ def start_session(settings: SessionSettings) -> SparkSession:
                     },
                 )
             context = SparkContext(conf=conf, gateway=gateway)
+            _log_to(settings.log_file, context)
             # Spark takes the interrupt from the terminal for itself; whoever runs the job decides.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupt)
@@ -198,6 +200,19 @@ def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def _log_to(log_file: Path, context: SparkContext) -> None:
+    """Stack traces of Spark's clients are for the log file, too: many, when a JVM is killed."""
+    if not logging.getLogger().handlers:
+        logging.basicConfig(filename=log_file, format="%(asctime)s %(levelname)s %(message)s")
+
+    def handle_error(*_: object) -> None:
+        # Called while the error is handled.
+        logging.getLogger(__name__).warning("Spark's accumulators", exc_info=True)  # noqa: LOG014
+
+    server: Any = context._accumulatorServer  # noqa: SLF001  It prints them otherwise
+    server.handle_error = handle_error
 
 
 def stop_session(spark: SparkSession) -> None:

@@ -438,6 +438,7 @@ def test_a_missing_topic_is_waited_for(spark, broker, tmp_path):
         admin.create_topics([NewTopic(journal, 2, 1)])[journal].result(30)
         produce(servers, journal, BLOCKS, 200)
         wait_until(lambda: table_reader.read_findings(tmp_path / "out") == EXPECTED, "findings")
+        wait_until(lambda: len(reported) > 1, "the end of the outage")
     finally:
         stop.set()
         thread.join(DEADLINE_S)
