@@ -253,7 +253,8 @@ def test_a_changed_bit_of_a_block_is_never_a_finding(seed):
             rows[at] = replace(rows[at], headers=headers)
         result = audited(rows, name)
         assert ([], [rows[at]]) == (result.findings, [each.row for each in result.dead_letters])
-        assert any(seen.is_undecided for seen in result.observations)
+        # A journal of one block has shown nothing: it is reported by its key (test_poison).
+        assert any(seen.is_undecided for seen in result.observations) or len(rows) == 1
 
 
 def flipped(data: bytes, rng: random.Random) -> bytes:
