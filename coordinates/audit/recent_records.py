@@ -44,7 +44,7 @@ class RecentRecords:
     """Read, but not hashed; the newest records."""
 
     def add(self, block: Block) -> None:
-        """The next records were read; what is between them and those of before is missing."""
+        """The next records were read; what is between them and the ones before is missing."""
         if block.first_sequence != self.next_sequence:
             self._hashes, self._blocks = self._hashes[:0], []
         self._blocks.append(block)

@@ -184,7 +184,7 @@ def test_the_driver_is_killed_in_the_middle_of_an_alert(day: WatchedFleet) -> No
 
 
 def test_the_alertmanager_is_down(day: WatchedFleet) -> None:
-    """The other sinks do not wait for it, and it is told when it is back."""
+    """The other sinks do not wait for it, and it gets the alert when it is back."""
     day.alertmanager.stop()
     count = len(day.alerts())
     begun = make_errant(day, REPLICA_1)

@@ -137,7 +137,7 @@ def test_a_token_is_fetched_and_accepted(run_as, secured_broker, client):
 
 
 def test_a_topic_that_is_missing_is_made_by_who_may(run_as, secured_broker):
-    """Who may not is told which right it lacks."""
+    """Who may not learns which right it lacks."""
     variables = secured_broker.user(RIGHTS["load"])
     ran = run_as(variables | {"TALLYSTICK_TOPIC_PREFIX": "nowhere"}, *COMMANDS["load"])
     assert 2 == ran.code
