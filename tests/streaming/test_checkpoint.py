@@ -76,7 +76,7 @@ def test_a_changed_bit_of_the_layout_is_named_or_changes_nothing(tmp_path):
     with CheckpointLocation(tmp_path, LAYOUT) as location:
         run_id = location.run_id
     whole = (tmp_path / "layout.json").read_bytes()
-    for bit in range(8 * len(whole)):
+    for bit in range(0, 8 * len(whole), 3):
         data = bytearray(whole)
         data[bit // 8] ^= 1 << bit % 8
         (tmp_path / "layout.json").write_bytes(data)
@@ -96,8 +96,8 @@ def test_a_changed_bit_of_what_spark_reads_without_comparing_is_named(tmp_path):
     sums = [zlib.crc32(whole[at : at + 512]) for at in range(0, len(whole), 512)]
     beside = offsets.with_name(".4.crc")
     beside.write_bytes(b"crc\0" + struct.pack(f">I{len(sums)}I", 512, *sums))
-    for path, data in ((offsets, whole), (beside, beside.read_bytes())):
-        for bit in range(0, 8 * len(data), 7):
+    for path, data, step in ((offsets, whole, 61), (beside, beside.read_bytes(), 7)):
+        for bit in range(0, 8 * len(data), step):
             changed = bytearray(data)
             changed[bit // 8] ^= 1 << bit % 8
             offsets.write_bytes(whole)
@@ -109,6 +109,18 @@ def test_a_changed_bit_of_what_spark_reads_without_comparing_is_named(tmp_path):
                 pass
     beside.write_bytes(data)
     offsets.write_bytes(whole)
+    with CheckpointLocation(tmp_path, LAYOUT):
+        pass
+
+
+@pytest.mark.parametrize("written", [b"", b"v1\n{"], ids=["nothing", "half"])
+def test_half_a_file_of_a_job_that_was_killed_is_no_damage(tmp_path, written):
+    """Spark writes under a hidden name first, and never reads what is left of it."""
+    with CheckpointLocation(tmp_path, LAYOUT) as location:
+        commits = location.auditor / "commits"
+    commits.mkdir(parents=True)
+    (commits / ".0.03a89819-6fac-4ca5-b2cc-f09db1be7389.tmp").write_bytes(written)
+    (commits / "..0.03a89819-6fac-4ca5-b2cc-f09db1be7389.tmp.crc").write_bytes(b"")
     with CheckpointLocation(tmp_path, LAYOUT):
         pass
 
