@@ -179,10 +179,10 @@ class Producer:
             self._restart()
 
     def _restart(self) -> None:
-        epoch = max(self._epoch_begins) + 1
         published = self._topic.published(self.name)
-        state, problem = producer_resumed(copy.deepcopy(self._saved), published, epoch)
-        if problem is not None:
+        state, _ = producer_resumed(copy.deepcopy(self._saved), published)
+        if state is None:
+            state = TailState(epoch=max(self._epoch_begins) + 1)
             self._topic.lost["new epoch"] += 1
             self._epoch_begins[state.epoch] = self._sent
         self._state, self._saved = state, copy.deepcopy(state)
