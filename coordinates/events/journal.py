@@ -174,6 +174,12 @@ class Block:
 
     def take(self, first: int, last: int) -> Block:
         """The records ``first`` to ``last`` (exclusive) as a block of their own."""
+        texts = self.texts
+        # Few records of a long journal, or few texts among many events.
+        if last - first < len(texts):
+            kept = {i - first: texts[i] for i in range(first, last) if i in texts}
+        else:
+            kept = {i - first: text for i, text in texts.items() if first <= i < last}
         return Block(
             instance_id=self.instance_id,
             epoch=self.epoch,
@@ -182,7 +188,7 @@ class Block:
             channels=self.channels,
             files=self.files,
             sids=self.sids,
-            texts={i - first: text for i, text in self.texts.items() if first <= i < last},
+            texts=kept,
         )
 
 
