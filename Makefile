@@ -23,7 +23,7 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10 python3.13; 
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 say = @echo "tallystick: $(1)"
 
-.PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld a-day bench \
+.PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld a-day legal bench \
 	chaos mutate lint types lock clean
 
 help:
@@ -32,6 +32,8 @@ help:
 	@echo "make check    lint, types and the core's tests, in under two minutes"
 	@echo "make test     all tests, with real Kafka, Spark and MySQL"
 	@echo "make a-day    a fleet's day, on a quiet machine: alerted once, in time, the page right"
+	@echo "make legal [LEGAL_SECONDS=number]"
+	@echo "              what a DBA may do, for three minutes, on a quiet machine: nothing is accused"
 	@echo "make bench    the benchmarks"
 	@echo "make chaos [MINUTES=number] [SEED=number]"
 	@echo "              real processes killed and stopped, for an hour; nothing may change by it"
@@ -77,13 +79,19 @@ test-kafka: preflight
 # Real MySQL servers; the tests are skipped, and say why, where those cannot run. The tests of a
 # module go on in order on one lab; tests/lab is first and takes longest.
 test-mysqld: $(STAMP)
-	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist loadfile --no-loadscope-reorder -m "mysqld"
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist loadfile --no-loadscope-reorder -m "mysqld and not long"
 
 # Real servers, tails, the audit with page and alerts, and a browser; in time on a quiet machine.
 # What took how long is in measured.json beside the pictures.
 a-day: preflight
 	@mkdir -p .tallystick
 	A_DAY_IN_TIME=1 $(PY) -m pytest -q tests/lab/test_a_day.py --basetemp=.tallystick/a-day
+
+# What a DBA may do on an ordinary day, again and again; `make test` does each of it once.
+LEGAL_SECONDS ?= 180
+
+legal: preflight
+	LEGAL_SECONDS='$(LEGAL_SECONDS)' $(PY) -m pytest -q tests/lab/test_legal_disturbances.py
 
 bench: preflight
 	@$(PY) -m benchmarks

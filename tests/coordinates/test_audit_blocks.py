@@ -127,7 +127,7 @@ def _groups(fleet_event: FleetEvent) -> list[tuple[Any, ...]]:
 
 
 SIZES = (16, 64)
-SEEDS = sorted(FAULT_SEEDS + NEGATIVE_SEEDS)[::4]
+SEEDS = sorted(FAULT_SEEDS + NEGATIVE_SEEDS)[::8]
 
 
 @pytest.mark.parametrize("seed", SEEDS)

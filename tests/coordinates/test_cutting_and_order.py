@@ -56,7 +56,7 @@ def expected(history: str | int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("way", ["blocks", "file", "kafka"])
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(st.sampled_from((*STORED, *SEEDS)), SIZES, st.integers(0, 2**32))
 def test_one_history_has_one_result(way: str, history: str | int, size: int, order: int) -> None:
     """Findings, observations, rows, checks and verdict are the same, in the same order."""

@@ -2,7 +2,8 @@
 
 Real servers, `tail` and `audit --serve` as processes, a webhook, an Alertmanager, and a browser
 that looks at the page whenever anything is waited for. The tests go on in order. What took how long
-is in ``measured.json`` beside the pictures; `make a-day` also asserts it, on a quiet machine.
+is in ``measured.json`` beside the pictures; `make a-day` also asserts it, on a quiet machine. What
+is marked `long` is a part of that alone; `make test` leaves it out.
 """
 
 from __future__ import annotations
@@ -112,6 +113,7 @@ def test_an_errant_write_is_alerted_and_its_printed_cure_heals_it(day: WatchedFl
     day.picture("cured")
 
 
+@pytest.mark.long
 def test_a_dead_tail(day: WatchedFleet) -> None:
     """Killed with -9: its servers are named, once, and are UNDECIDED until it is back."""
     day.tails[OTHERS].kill()
@@ -128,6 +130,7 @@ def test_a_dead_tail(day: WatchedFleet) -> None:
     day.until(lambda page: page.word == "CONSISTENT", "not consistent")
 
 
+@pytest.mark.long
 def test_a_dead_source(day: WatchedFleet) -> None:
     """Killed with -9: named once, whether its tail says so or only waits for it."""
     day.lab.kill(SOURCE_B)
@@ -147,6 +150,7 @@ def test_a_dead_source(day: WatchedFleet) -> None:
     assert ["opened", "resolved"] == [kind for kind, *_ in day.alerts()[count:]]
 
 
+@pytest.mark.long
 def test_an_incident_that_somebody_knows_of(day: WatchedFleet) -> None:
     """It does not count, nothing more is alerted of it, and its servers are consistent."""
     begun = make_errant(day, REPLICA_2)
@@ -183,6 +187,7 @@ def test_the_driver_is_killed_in_the_middle_of_an_alert(day: WatchedFleet) -> No
     day.picture("after-the-kill")
 
 
+@pytest.mark.long
 def test_the_alertmanager_is_down(day: WatchedFleet) -> None:
     """The other sinks do not wait for it, and it gets the alert when it is back."""
     day.alertmanager.stop()

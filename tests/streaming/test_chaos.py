@@ -13,7 +13,7 @@ import pytest
 from tests.support.chaos import ChaosResult, run_chaos
 from tests.support.chaos_journal import LOSSES
 
-SEEDS = 240
+SEEDS = 72
 SEEDS_TOGETHER = 12
 STEPS = {
     "committed",

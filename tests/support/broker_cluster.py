@@ -44,8 +44,8 @@ class BrokerCluster:
 
     def __enter__(self) -> BrokerCluster:
         try:
-            for node in range(NODES):
-                self._format(node)
+            for node, formatting in enumerate([self._format(node) for node in range(NODES)]):
+                assert formatting.wait(DEADLINE_S) == 0, (self._home(node) / "log").read_text()
                 self._start(node)
             self._wait_for_all()
         except BaseException:
@@ -70,8 +70,11 @@ class BrokerCluster:
             lambda: all(live_brokers(port) == NODES for port in self._ports), DEADLINE_S
         ), "the brokers are not all there"
 
-    def _format(self, node: int) -> None:
-        home, port = self.directory / str(node), self._ports[node]
+    def _home(self, node: int) -> Path:
+        return self.directory / str(node)
+
+    def _format(self, node: int) -> subprocess.Popen[bytes]:
+        home, port = self._home(node), self._ports[node]
         home.mkdir(parents=True)
         shutil.copyfile(LOG4J2_FILE, home / LOG4J2_FILE.name)
         voters = ",".join(f"{n + 1}@{HOST}:{p + 1}" for n, p in enumerate(self._ports))
@@ -85,18 +88,20 @@ class BrokerCluster:
             "min.insync.replicas": "2",
             # A node that ends hands its partitions over first.
             "controlled.shutdown.enable": "true",
+            # One that is killed may come again only when its session is over.
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
         }
         text = "".join(f"{key}={value}\n" for key, value in lines.items())
         (home / PROPERTIES).write_text(text, "ascii")
         arguments = ("--cluster-id", self._cluster_id, "--config", PROPERTIES)
-        done = self._run(node, "kafka.tools.StorageTool", "format", *arguments)
-        assert done.wait(DEADLINE_S) == 0, (home / "log").read_text()
+        return self._run(node, "kafka.tools.StorageTool", "format", *arguments)
 
     def _start(self, node: int) -> None:
         self._processes[node] = self._run(node, "kafka.Kafka", PROPERTIES)
 
     def _run(self, node: int, *command: str) -> subprocess.Popen[bytes]:
-        home = self.directory / str(node)
+        home = self._home(node)
         with (home / "log").open("ab") as log:
             return subprocess.Popen(
                 [

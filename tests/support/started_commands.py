@@ -13,6 +13,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 DEADLINE_S = 240
+POLL_S = 0.5
+"""A condition may read whole tables, and what is waited for needs the processor itself."""
 
 
 class Commands:
@@ -68,4 +70,4 @@ def wait_until(condition: Callable[[], object], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not (value := condition()):
         assert time.monotonic() < deadline, f"{what}: {value!r} after {DEADLINE_S} s"
-        time.sleep(0.1)
+        time.sleep(POLL_S)

@@ -22,6 +22,7 @@ CHAIN, OTHERS = (SOURCE_A, REPLICA_1, REPLICA_2), (SOURCE_B, HUB)
 """Two tails follow the fleet."""
 INTERVAL_S = 3.0
 DEADLINE_S = 240.0
+LOOK_S = 0.25
 IN_TIME = "A_DAY_IN_TIME" in os.environ
 GRAVITY = ("CONSISTENT", "UNDECIDED", "INCONSISTENT")
 _PAGE = """JSON.stringify((() => {
@@ -181,7 +182,7 @@ class WatchedFleet:
         deadline = time.monotonic() + deadline_s
         while not is_so(page := self.page()):
             assert time.monotonic() < deadline, (what, page, self.alerts())
-            time.sleep(0.1)
+            time.sleep(LOOK_S)
         return page
 
     def wait(self, seconds: float) -> None:

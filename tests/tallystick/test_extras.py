@@ -44,8 +44,9 @@ def without(tmp_path, command_without):
     return run
 
 
-@pytest.mark.parametrize("missing", STREAM)
-@pytest.mark.parametrize("command", ["audit", "demo"])
+@pytest.mark.parametrize(
+    ("command", "missing"), [*(("audit", name) for name in STREAM), ("demo", STREAM[0])]
+)
 def test_the_job_says_which_extra_is_missing(without, tmp_path, command, missing):
     """Before anything is started: one sentence with the command that brings it."""
     done = without((missing,), command)

@@ -33,6 +33,7 @@ from tallystick.streaming.table_reader import times_written
 from tallystick.streaming.table_sink import TableSink
 
 DEADLINE_S = 60
+POLL_S = 0.1
 ROOT = Path(__file__).parents[3]
 AGREED = """JSON.stringify([
   document.querySelector(".word").textContent,
@@ -120,6 +121,7 @@ def until(browser, expression: str, expected) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while (found := browser.evaluate(expression)) != expected:
         assert time.monotonic() < deadline, f"{expression}: {found!r}"
+        time.sleep(POLL_S)
 
 
 def test_the_page_is_sent_once_and_asks_nobody_else(run):
@@ -138,6 +140,7 @@ def test_the_page_is_sent_once_and_asks_nobody_else(run):
         deadline = time.monotonic() + DEADLINE_S
         while changed.status == 304:  # the tables were read a moment ago
             assert time.monotonic() < deadline
+            time.sleep(POLL_S)
             changed, _ = ask(address, If_None_Match=answer.headers["ETag"])
         assert 404 == ask(address, "/?collection=none")[0].status
         assert 404 == ask(address, "/etc/passwd")[0].status

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from datetime import datetime, timezone
 from itertools import chain
@@ -58,16 +59,33 @@ def rows(number: int) -> dict[str, list]:
 
 
 def write(directory: Path, collections: int, run_id: str = "run") -> TableSink:
-    """A job's micro-batches, each with five collections: a commit takes long."""
+    """A job's micro-batches, each with ten collections: a commit takes long."""
     sink = TableSink(directory / TABLES, run_id, Retention(36_500, 36_500))
-    for first in range(0, collections, 5):
-        batch = [rows(number) for number in range(first, first + 5)]
+    for first in range(0, collections, 10):
+        batch = [rows(number) for number in range(first, first + 10)]
         sink.write(
             first,
             **{name: list(chain.from_iterable(one[name] for one in batch)) for name in batch[0]},
         )
     sink.await_upkeep()
     return sink
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A run of 130 collections, with some upkeep."""
+    directory = tmp_path_factory.mktemp("long")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(table_sink, "UPKEEP_BATCHES", 4)
+        write(directory, 130)
+    return directory
+
+
+@pytest.fixture
+def long_run(written, tmp_path):
+    """What goes on writing a copy of it."""
+    shutil.copytree(written, tmp_path, dirs_exist_ok=True)
+    return TableSink(tmp_path / TABLES, "run")
 
 
 def read(directory: Path, **more):
@@ -93,10 +111,8 @@ def test_sums_are_those_of_the_rows(tmp_path, monkeypatch, upkeep):
         sink.take_back_end()
 
 
-def test_a_long_run_has_its_newest_collections_in_detail(tmp_path, monkeypatch):
+def test_a_long_run_has_its_newest_collections_in_detail(long_run, tmp_path):
     """Counts, verdict and timeline are those of the whole time."""
-    monkeypatch.setattr(table_sink, "UPKEEP_BATCHES", 4)
-    sink = write(tmp_path, 130)
     whole, made = read(tmp_path), read(tmp_path, collections=10)
     assert whole.history is None
     assert made.history is not None
@@ -112,7 +128,7 @@ def test_a_long_run_has_its_newest_collections_in_detail(tmp_path, monkeypatch):
                   "unanswered": 0}} == document_of(made)["history"]["instances"]  # fmt: skip
     assert "by the hour before the newest 10 collections" in render(made)
     late = finding(ts=START + 128 * MINUTE)
-    sink.write(130, findings=[late])
+    long_run.write(130, findings=[late])
     assert late.ts == read(tmp_path, collections=10).since
     assert ["good", "open", "good", "bad"] == tones(read(tmp_path, collections=10))
 
@@ -158,10 +174,9 @@ def test_details_that_were_removed_stay_counted(tmp_path, monkeypatch):
     assert 32 == made.counts["collections"]
 
 
-def test_a_report_as_of_a_time_or_collection(tmp_path):
+def test_a_report_as_of_a_time_or_collection(long_run, tmp_path):
     """What came later is not in it; an unknown collection is misuse."""
-    sink = write(tmp_path, 130)
-    sink.write(130, findings=[finding(ts=START + 100 * MINUTE)])
+    long_run.write(130, findings=[finding(ts=START + 100 * MINUTE)])
     at = datetime.fromtimestamp((START + 50 * MINUTE) / 1e6, timezone.utc)
     for as_of in ({"at": at}, {"collection_id": "c-050"}):
         made = report(tmp_path, lambda _: None, **as_of)
@@ -173,9 +188,8 @@ def test_a_report_as_of_a_time_or_collection(tmp_path):
         report(tmp_path, lambda _: None, collection_id="no-such")
 
 
-def test_the_command_takes_a_time_or_a_collection(tallystick, tmp_path):
+def test_the_command_takes_a_time_or_a_collection(tallystick, long_run, tmp_path):
     """Not both; what the report then has is of that time."""
-    write(tmp_path, 130)
     ran = tallystick("report", str(tmp_path), "--collection", "c-020", "--json")
     assert 21 == json.loads(ran.out)["counts"]["collections"]
     ran = tallystick("report", str(tmp_path), "--collection", "c-020", "--at", "2026-01-01")
