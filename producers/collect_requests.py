@@ -6,7 +6,9 @@ itself and commits nothing. What it missed while it was down it answers only if 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, final
 
 from tallystick.coordinates.events.collect_request import (
@@ -22,10 +24,17 @@ from tallystick.producers.kafka_clients.choice import kafka_client
 if TYPE_CHECKING:
     from tallystick.producers.kafka_clients.protocol import KafkaClient, Message
 
+PAUSE_S = 1.0
+"""Who reads at least so often has a request as soon as it is there."""
+FETCH_S = 2.0
+"""After a pause of reading what came meanwhile has been read by then."""
+
 
 @final
 class CollectRequests:
     """The requests that arrive from now on, and the recent ones before.
+
+    Those from before the first call of ``poll``, or of a pause without one, have waited.
 
     Attributes:
         malformed: How many messages were no request.
@@ -67,10 +76,19 @@ class CollectRequests:
         )
         self.malformed = 0
         self.stale = 0
+        self._read_at = float("-inf")
+        self._since = 0.0
+        """Since when they are read without a pause."""
 
     def poll(self, timeout_s: float) -> list[CollectRequest]:
         """Return the requests that arrived, after at most the time."""
-        return list(self._recent(self._reader.read(timeout_s)))
+        now = time.monotonic()
+        if now - self._read_at > PAUSE_S:
+            self._since = now
+        found = self._reader.read(timeout_s)
+        self._read_at = time.monotonic()
+        has_waited = now - self._since < FETCH_S or not self._reader.is_past_start
+        return [replace(one, has_waited=has_waited) for one in self._recent(found)]
 
     def _recent(self, messages: list[Message]) -> Iterator[CollectRequest]:
         for message in messages:

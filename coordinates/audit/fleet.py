@@ -287,34 +287,35 @@ class FleetAudit:
 
         It counts where a contradiction was found, and where clocks are known to differ.
         """
-        replica = self.reader.timelines[key.instance_id].clock
-        request = replica.request_at(item.at.ts)
-        if request is None:
+        replica = self.reader.timelines[key.instance_id]
+        request = replica.clock.request_at(item.at.ts)
+        if request is None and not replica.clock.writings:
             return answer
         judge = COMPARISONS[key.comparison].judge
         upstreams = self.reader.fleet.upstreams(against.sources, item.at.ts)
-        clocks = [one.clock for one in (*against.sources, *upstreams)]
+        others = [*against.sources, *upstreams]
         is_undecided = isinstance(settled(answer), Undecided)
         received_at = item.received_at if isinstance(item, ChannelRow) else item.at.ts
         taken_us = 0 if received_at is None else item.at.ts - received_at
         times = first_ts(item), item.at.ts
-        is_one = all(is_one_clock(clock, replica, *times) for clock in clocks)
-        if is_one and received_at is not None and not is_undecided:
-            for source in against.sources:
-                if not source.clock.answers and not is_overdue:
-                    return Waiting(CLOCK_UNKNOWN, source=source.instance_id)
-            # What began was noticed some time after that.
-            against = replace(against, uncertain_us=taken_us)
-            return judge(at_any_time(item, 0, TOLERANCE_US), against)
-        if not is_overdue and not is_undecided:
-            for source in against.sources:
-                if not source.clock.has_answered(request):
-                    return Waiting(CLOCK_UNKNOWN, source=source.instance_id)
-        later_us = max((ahead(clock, replica, request) for clock in clocks), default=0)
-        earlier_us = max((ahead(replica, clock, request) for clock in clocks), default=0)
-        if is_undecided and max(later_us, earlier_us) <= TOLERANCE_US:
+        is_one = all(is_one_clock(one.clock, replica.clock, *times) for one in others)
+        if not is_undecided:
+            unknown = [] if is_one else [o for o in (replica, *others) if not o.clock.is_measured]
+            if request is not None and not is_overdue:
+                unknown += [o for o in against.sources if not o.clock.has_answered(request)]
+            if unknown:
+                return Waiting(CLOCK_UNKNOWN, source=unknown[0].instance_id)
+        request = request or 0
+        later_us = max((ahead(one.clock, replica.clock, request) for one in others), default=0)
+        earlier_us = max((ahead(replica.clock, one.clock, request) for one in others), default=0)
+        apart_us = max(later_us, earlier_us)
+        if is_undecided and apart_us <= TOLERANCE_US:
             return answer
-        against = replace(against, uncertain_us=taken_us + later_us + earlier_us)
+        uncertain_us = taken_us + later_us + earlier_us
+        if is_one and received_at is not None and not is_undecided and apart_us <= 2 * TOLERANCE_US:
+            # What began was noticed some time after that.
+            later_us, earlier_us, uncertain_us = 0, TOLERANCE_US, taken_us
+        against = replace(against, uncertain_us=uncertain_us)
         return judge(at_any_time(item, later_us, earlier_us), against)
 
     def _report(self, key: QueueKey, queue: Queue, item: Evidence, answer: Settled) -> None:

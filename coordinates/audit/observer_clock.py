@@ -59,11 +59,13 @@ class ObserverClock:
         answers: Those to requests with times, oldest first.
         is_reported: Whether it has been reported that the clock is wrong.
         writings: The parts of the journal whose observer is known, oldest first.
+        is_measured: Whether who writes the journal has answered a request since it began.
     """
 
     answers: list[Answer] = field(default_factory=list)
     is_reported: bool = False
     writings: list[Writing] = field(default_factory=list)
+    is_measured: bool = True
 
     @property
     def last_asked(self) -> int:
@@ -80,9 +82,11 @@ class ObserverClock:
         """
         self.lose(known_ts)
         self.writings = [*self.writings[1 - OBSERVERS_MAX :], Writing(clock, last_ts)]
+        self.is_measured = False
 
     def lose(self, known_ts: int) -> None:
         """Records are missing: who goes on with the journal is not known."""
+        self.is_measured = not (self.writings or self.answers)
         if self.writings and self.writings[-1].until is None:
             self.writings[-1] = self.writings[-1]._replace(until=known_ts)
 
@@ -102,6 +106,7 @@ class ObserverClock:
             lag = received_at - requested_at
             self.answers.append(Answer(requested_at, ts, lag, behind_us))
             del self.answers[:-REMEMBERED_MAX]
+            self.is_measured = True
 
     def request_at(self, ts: int) -> int | None:
         """The request of the first answer at or after a time of this clock, else of the last."""
@@ -112,15 +117,22 @@ class ObserverClock:
         """Whether there is an answer to that request, or to a later one."""
         return bool(self.answers) and self.answers[-1].requested_at >= request
 
-    def lags(self, request: int) -> list[int]:
-        """How long after it this request and some before it were received.
+    def bounds(self, request: int) -> tuple[int, int] | None:
+        """By how much the clock was ahead of who asks, at the least and the most.
 
-        Whatever else is known by now: so the order in which journals arrive makes no difference.
+        Of this request and some before it, whatever else is known by now: so the order in which
+        journals arrive makes no difference. An answer is written after its request; its receipt
+        shows how long that took only if it is by the clock of the records.
+
+        Returns:
+            None without answers.
         """
         at = bisect_left(self.answers, request, key=attrgetter("requested_at")) + 1
         known = self.answers[max(at - WINDOW, 0) : at]
-        behind = (one.lag - one.behind_us for one in known if one.behind_us)
-        return [*(one.lag for one in known), *behind]
+        if not known:
+            return None
+        least = min(one.lag - one.behind_us for one in known)
+        return least, max(one.ts - one.requested_at for one in known)
 
     def is_found_wrong(self) -> bool:
         """Whether the last answers show for the first time that the clock is wrong.
@@ -135,17 +147,9 @@ class ObserverClock:
 
 
 def is_one_clock(one: ObserverClock, other: ObserverClock, first_ts: int, last_ts: int) -> bool:
-    """Whether both journals were written by one clock between two times.
-
-    They say so, and the answers do not show that one of them has other times all the same.
-    """
+    """Whether both journals say that one clock wrote them between two times."""
     name = one.name(first_ts, last_ts)
-    if name is None or name != other.name(first_ts, last_ts):
-        return False
-    least = [
-        min(each.lag for each in clock.answers[-WINDOW:]) for clock in (one, other) if clock.answers
-    ]
-    return len(least) < 2 or abs(least[0] - least[1]) <= TOLERANCE_US
+    return name is not None and name == other.name(first_ts, last_ts)
 
 
 def ahead(clock: ObserverClock, of: ObserverClock, request: int) -> int:
@@ -153,5 +157,7 @@ def ahead(clock: ObserverClock, of: ObserverClock, request: int) -> int:
 
     Without answers of both nothing is known: then they are taken for one clock.
     """
-    lags, others = clock.lags(request), of.lags(request)
-    return TOLERANCE_US + max(0, max(lags) - min(others)) if lags and others else 0
+    own, others = clock.bounds(request), of.bounds(request)
+    if own is None or others is None:
+        return 0
+    return TOLERANCE_US + max(0, own[1] - others[0])

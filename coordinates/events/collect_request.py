@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tallystick.coordinates.values.errors import AuditError
@@ -24,11 +24,14 @@ class CollectRequest:
         collection_id: Goes back with each row.
         requested_at: Microseconds since 1970 of the asking side's clock.
         instances: Who is asked; None: everybody.
+        has_waited: Whether it may have been in the topic for a while before it was read, so that
+            its receipt shows nothing of clocks.
     """
 
     collection_id: str
     requested_at: int
     instances: frozenset[str] | None = None
+    has_waited: bool = field(default=False, compare=False)
 
     def concerns(self, instance_id: str) -> bool:
         """Whether the instance is asked."""

@@ -209,6 +209,8 @@ class CollectionScheduler:
 
     def _answer(self, received: _Received, body: dict[str, Any]) -> None:
         body = {**body, "received_at": received.received_at}
+        if received.request.has_waited:
+            del body["requested_at"]  # the two would show how long, not how far clocks differ
         self._journal.server_record(RecordType.LOG_STATUS, body)
         self.answers += 1
         if self._answered is not None:

@@ -10,7 +10,7 @@ from tallystick.coordinates.audit.observer_clock import (
     is_one_clock,
 )
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
-from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.producers.simulator.assemble import SETTLE_MS, Fleet, simulate
 from tallystick.producers.simulator.kernel.journal_writer import WrongClock
@@ -67,12 +67,15 @@ def test_answers_to_later_requests_do_not_count():
     ]
 
 
-def test_an_answer_that_comes_late_does_not_make_a_clock_look_ahead():
-    """The server had to start first; its observer had the request at once."""
+def test_an_answer_that_comes_late_does_not_make_a_clock_look_wrong():
+    """The server had to start first; its observer had the request at once.
+
+    But where it always comes so late, receipt may be by another clock than the records.
+    """
     found = ObserverClock()
     for asked in range(4):
         found.answered(asked * SECOND_US, 10 * SECOND_US + asked, asked * SECOND_US + 5)
-    assert found.lags(3 * SECOND_US) == [5] * 4
+    assert found.bounds(3 * SECOND_US) == (5, 10 * SECOND_US)
     assert not found.is_found_wrong()
     assert found.request_at(10 * SECOND_US + 1) == SECOND_US
 
@@ -188,8 +191,11 @@ def pair_of(source_clock: str, replica_clock: str) -> tuple[Journal, Journal]:
     ("source_clock", "replica_clock", "is_found"),
     [("p", "p", True), ("p", "q", False), ("p", "", False), ("", "", False)],
 )
-def test_by_one_clock_no_other_answer_is_waited_for(source_clock, replica_clock, is_found):
-    """What has come of the source's journal is later than the row, whatever it has answered."""
+def test_by_one_clock_an_answer_is_not_needed(source_clock, replica_clock, is_found):
+    """What has come of the source's journal is later than the row, whatever it has answered.
+
+    Its answer is waited for all the same: it may show that the clock was set.
+    """
     source, replica = pair_of(source_clock, replica_clock)
     answer(replica, f"{A}:1-3,{B}:1", replica.says(source))
     source.time()
@@ -197,14 +203,19 @@ def test_by_one_clock_no_other_answer_is_waited_for(source_clock, replica_clock,
     for journal in (source, replica):
         fleet.absorb(journal.fleet_events[:-1])
     output = fleet.absorb([replica.fleet_events[-1], source.fleet_events[-1]])
+    assert names(output) == []
+    output = fleet.give_up()
     assert names(output) == ["no_errant_gtids"] * is_found
-    left = {check.check.rule for check in fleet.give_up().checks}
+    left = {c.check.rule for c in output.checks if c.check.outcome is Outcome.UNDECIDED}
     assert ("no_errant_gtids" in left) != is_found
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_what_another_observer_goes_on_with_is_by_its_clock(is_noted):
-    """It is an hour ahead: the journal looks known beyond the row, and has not come so far."""
+    """It is an hour ahead: the journal looks known beyond the row, and has not come so far.
+
+    Where nobody has noted that, its answers show it.
+    """
     source, replica = pair_of("p", "p")
     source.clock = Clock()
     source.clock.advance(HOUR_US)
@@ -215,7 +226,7 @@ def test_what_another_observer_goes_on_with_is_by_its_clock(is_noted):
     source.log(f"{A}:4")
     answer(source, f"{A}:1-4", ahead_us=HOUR_US)
     source.time()
-    assert names(audit_fleet(source, replica)) == ["received_within_source_logged"] * (not is_noted)
+    assert names(audit_fleet(source, replica)) == []
 
 
 @pytest.mark.parametrize(("took_us", "is_found"), [(0, True), (1, True), (2, False)])

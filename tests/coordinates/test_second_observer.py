@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -28,11 +29,15 @@ from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import Journal
 from tests.support.second_observer import (
     Journals,
+    answering_late,
     changed,
     journals_of,
     observed_anew,
+    rows_of,
     sent_again,
+    until,
 )
+from tests.support.wrong_clocks import HOUR_US
 
 REAL = sorted((Path(__file__).parents[1] / "real_journals").glob("*.jsonl"))
 SIMULATED = [0, 2, 4, 6, 8, 12, 1, 5]
@@ -113,6 +118,23 @@ def test_an_observer_that_replaces_another_brings_no_finding(data: st.DataObject
     result = audit_history(blocks)
     assert result.findings == []
     assert len(result.cuts) == len(once.cuts)
+
+
+@pytest.mark.parametrize("seed", range(0, 100, 2))
+def test_a_second_observer_with_another_clock_that_answers_late_brings_no_finding(seed: int):
+    """How far its clock is off is not known from a request that was made before it began."""
+    journals = journals_of(simulate(scenario_of(seed)).blocks(512))
+    rows = {name: rows_of(journal) for name, journal in journals.items()}
+    several = [name for name in sorted(journals) if len(rows[name]) > 2]
+    rng = Random(seed)
+    replaced = rng.choice(several)
+    end = max(int(journals[name].columns["ts"][rows[name][2]]) for name in several) + 100_000
+    ahead_us = rng.choice([-HOUR_US, -HOUR_US, HOUR_US])
+    blocks = []
+    for name, journal in journals.items():
+        part = until(journal, end)
+        blocks += answering_late(part, ahead_us) if name == replaced else [part]
+    assert rules(audit_history(blocks)) == set()
 
 
 @pytest.mark.parametrize("name", HEALTHY)

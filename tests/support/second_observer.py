@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import replace
+from random import Random
+
+import numpy as np
 
 from tallystick.coordinates.audit.server_records import LINEAGE_ACTIONS
 from tallystick.coordinates.events.journal import (
@@ -15,6 +18,7 @@ from tallystick.coordinates.events.journal import (
     concatenate,
 )
 from tallystick.coordinates.values.binlog import parse_log_file_name
+from tests.support.wrong_clocks import ahead, always
 
 Journals = dict[str, Block]
 
@@ -57,7 +61,12 @@ def observed_anew(journal: Block, at: int, *, from_oldest: bool = True) -> list[
         if kind == RecordType.START:
             variables = {**start.get("variables", {}), **body.get("variables", {})}
             start = {**start, **body, "variables": variables}
-            start.pop("recovered", None)
+            if start.pop("data_lineage", None) in ("cloned", "restored"):
+                logged, received = [], []
+            recovered = start.pop("recovered", None)
+            if recovered and recovered.get("file"):
+                end = parse_log_file_name(recovered["file"])[1], recovered["position"]
+                logged = [i for i in logged if (_file_number(journal, i), _start(journal, i)) < end]
         elif kind == RecordType.VARIABLES and start:
             start["variables"] = {**start["variables"], **body.get("variables", {})}
         elif kind == RecordType.BINLOG_RESET:
@@ -70,6 +79,10 @@ def observed_anew(journal: Block, at: int, *, from_oldest: bool = True) -> list[
     if not from_oldest and logged:
         newest = _file_number(journal, logged[-1])
         logged = [i for i in logged if _file_number(journal, i) == newest]
+    if from_oldest and start:
+        # Older files may be of another mode, as `tail` knows.
+        known = start["variables"]
+        start = {**start, "variables": {k: known[k] for k in known if k != "gtid_mode"}}
     epoch, name = journal.epoch + 1, journal.instance_id
     builder = BlockBuilder(name, epoch=epoch)
     builder.server_record(RecordType.OBSERVER, {"clock": "the second one"}, ts=ts)
@@ -82,6 +95,39 @@ def observed_anew(journal: Block, at: int, *, from_oldest: bool = True) -> list[
     return [journal.take(0, at), concatenate(blocks)]
 
 
+def answering_late(journal: Block, ahead_us: int) -> list[Block]:
+    """A second observer, whose clock is ahead, has begun by the third row.
+
+    It answers what the first two were asked for, with one row: that request had waited, so the
+    answer does not say when it was made.
+    """
+    before, _, at = rows_of(journal)[:3]
+    first, second = observed_anew(journal, at)
+    row = rows_of(second)[0]
+    body = second.body(row) | {"collection_id": journal.body(before)["collection_id"]}
+    del body["requested_at"]
+    body["received_at"] = int(second.columns["ts"][0])
+    late = replace(second, texts={**second.texts, row: json.dumps(body)}).take(0, row + 1)
+    rest = second.take(row + 1, len(second))
+    again = concatenate([late, replace(rest, first_sequence=late.next_sequence)])
+    return [first.take(0, before), always(ahead(ahead_us))(again, Random(0))]
+
+
+def rows_of(journal: Block) -> list[int]:
+    """Where its rows are."""
+    is_server = journal.columns["stream"] == Stream.SERVER
+    found: list[int] = (
+        (is_server & (journal.columns["type"] == RecordType.LOG_STATUS)).nonzero()[0].tolist()
+    )
+    return found
+
+
+def until(journal: Block, ts: int) -> Block:
+    """The journal up to a time."""
+    reached = np.maximum.accumulate(journal.columns["ts"])
+    return journal.take(0, int(np.searchsorted(reached, ts, side="right")))
+
+
 def changed(journal: Block, index: int) -> Block:
     """The journal with other content in one record, which may still be read."""
     columns = dict(journal.columns)
@@ -92,6 +138,10 @@ def changed(journal: Block, index: int) -> Block:
         columns["checksum"] = columns["checksum"].copy()
         columns["checksum"][index] += 1
     return replace(journal, columns=columns, texts=texts)
+
+
+def _start(journal: Block, index: int) -> int:
+    return int(journal.columns["start"][index])
 
 
 def _file_number(journal: Block, index: int) -> int:

@@ -153,6 +153,24 @@ def test_a_server_that_comes_back_is_asked_again(
     assert before <= answer["received_at"] <= received
 
 
+@pytest.mark.parametrize("has_waited", [True, False])
+def test_the_answer_to_a_request_that_has_waited_shows_no_clock(has_waited: bool) -> None:
+    """How long it was in the topic is not known."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(None, journal, print, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    scheduler = CollectionScheduler(journal, history, TailOptions(), None)
+    scheduler.ask(CollectRequest("c1", 7, has_waited=has_waited))
+    scheduler.answer_unreachable(is_awaited=False)
+    journal.save()
+    [answer] = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
+    assert answer.get("requested_at") == (None if has_waited else 7)
+    assert "received_at" in answer
+
+
 @pytest.mark.parametrize("is_anew", [True, False])
 def test_a_request_that_waited_too_long_is_told_why(is_anew: bool) -> None:
     """Another collection goes on, or what was done to channels is still to be recorded."""
