@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
 # Plain numbers: an array looks through a member's class for what it might do with arrays.
 _XID, _GROUP = int(EventType.XID), int(Mark.GROUP)
+_NONE = GtidSet.EMPTY
 _OF_SOURCE = np.zeros(len(Mark), dtype=bool)
 """By mark: whether the event is copied from the source's groups."""
 _OF_SOURCE[[Mark.NOTHING, Mark.GROUP, Mark.UNKNOWN]] = True
@@ -208,18 +209,19 @@ def _passed(
         Those that the row must have executed, None not known; and those that may still come.
     """
     if applied is None or relay.base_name != applied.base_name:
-        return None, GtidSet.EMPTY
+        return None, _NONE
+    known = row.binlog.logged.freeze() | history.applied_lost
     groups = relay.applied_groups(applied.file_number, applied.position)
     named = groups[groups[:, Q_SID] >= 0]
-    is_late = (named[:, Q_TYPE] != _XID) & (not row.server.logs_everything)
+    if row.server.logs_everything:
+        return GtidSet.from_groups(relay.sids, named[:, Q_SID], named[:, Q_GNO]) - known, _NONE
+    is_late = named[:, Q_TYPE] != _XID
     before = history.applied
     if before is not None and before.base_name == applied.base_name:
         passed_before = len(relay.applied_groups(before.file_number, before.position))
         is_late[: int((groups[:passed_before, Q_SID] >= 0).sum())] = False
     passed, late = (
-        GtidSet.from_groups(relay.sids, some[:, Q_SID], some[:, Q_GNO])
-        - row.binlog.logged.freeze()
-        - history.applied_lost
+        GtidSet.from_groups(relay.sids, some[:, Q_SID], some[:, Q_GNO]) - known
         for some in (named[~is_late], named[is_late])
     )
     return passed, late

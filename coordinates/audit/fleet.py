@@ -195,9 +195,10 @@ class FleetAudit:
         """Evidence waits for its sources, once for each rule that judges its type."""
         for name, comparison in COMPARISONS.items():
             if comparison.evidence is type(item) and comparison.rule.name not in self.disabled:
-                queue = self.queues.setdefault(
-                    QueueKey(name, instance_id, channel, sources), Queue()
-                )
+                key = QueueKey(name, instance_id, channel, sources)
+                queue = self.queues.get(key)
+                if queue is None:
+                    queue = self.queues[key] = Queue()
                 queue.items.append(item)
                 queue.is_fresh = True
 

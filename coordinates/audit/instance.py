@@ -376,16 +376,18 @@ class InstanceAudit(ServerRecordReader):
         streams = block.columns["stream"]
         events = EventColumns(block)
         indices = (streams == _SERVER).nonzero()[0]
-        columns = (indices, *(block.columns[name][indices] for name in ("type", "channel")))
+        names = ("type", "channel")
+        columns = (indices, shown.columns["ts"][indices], *(block.columns[n][indices] for n in names))
         at = 0
-        for index, record_type, channel in zip(*(c.tolist() for c in columns), strict=True):
+        for index, self.shown_ts, record_type, channel in zip(
+            *(column.tolist() for column in columns), strict=True
+        ):
             if index > at:
                 self._read_events(block, at, index, events)
             if breaks and breaks[0].record <= index:
                 self._doubt_times(block, index, breaks[0])
                 breaks = [one for one in breaks if one.record > index]
             offset = self.clock.offset
-            self.shown_ts = int(shown.columns["ts"][index])
             self._read_server_record(block, index, record_type, channel)
             if self.clock.offset != offset:
                 block = later(block, index + 1, self.clock.offset - offset)

@@ -244,7 +244,8 @@ _body_chunks = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
 _ROW = Struct(f"{len(COLUMNS)}q")
 _pack_row, _ROW_BYTES = _ROW.pack, _ROW.size
 _SERVER = int(Stream.SERVER)
-_SERVER_DEFAULTS = [ABSENT] * (len(COLUMNS) - 6)
+_pack_head = Struct("6q").pack
+_SERVER_TAIL = Struct("q").pack(ABSENT) * (len(COLUMNS) - 6)
 """Columns after `channel`: a server record has none of them."""
 _STREAM, _TS, _CHANNEL, _FILE, _SID = (
     list(COLUMNS).index(name) for name in ("stream", "ts", "channel", "file", "sid")
@@ -402,7 +403,7 @@ class BlockBuilder:
         """Add one server record; ``body`` must be JSON."""
         self._texts[len(self)] = "".join(_body_chunks(body, 0))
         number = ABSENT if channel is None else self._channels.add(channel)
-        self._rows += _pack_row(_SERVER, record_type, 0, 0, ts, number, *_SERVER_DEFAULTS)
+        self._rows += _pack_head(_SERVER, record_type, 0, 0, ts, number) + _SERVER_TAIL
 
     def build(self) -> Block:
         """The block of all records added since the last call; the builder starts anew after it."""

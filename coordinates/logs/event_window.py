@@ -97,7 +97,10 @@ class EventWindow:
     def find_end(self, file_number: int, position: int) -> int | None:
         """Index of the event that ends exactly there, None when none is remembered."""
         rows = self.rows()
-        hits = ((rows[:, FILE] == file_number) & (rows[:, END] == position)).nonzero()[0]
+        last = len(rows) - 1
+        if last >= 0 and rows[last, END] == position and rows[last, FILE] == file_number:
+            return last
+        hits = ((rows[:, END] == position) & (rows[:, FILE] == file_number)).nonzero()[0]
         return int(hits[-1]) if len(hits) else None
 
     def covers(self, file_number: int, position: int) -> bool:

@@ -275,15 +275,16 @@ class BackupLockFreeze:
 
     def info_written(self, body: Mapping[str, Any], ts: int) -> None:
         """A write to slave_relay_log_info that follows an executed group moves Ex."""
-        if body.get("table") != "slave_master_info" and body.get("reason") in _APPLIED:
+        is_executed = body.get("reason") in _APPLIED and body.get("table") != "slave_master_info"
+        if "binlog" in self.taken and is_executed:
             channel = str(body.get("channel", ""))
             what = f"the applier of channel {channel!r} executed on"
             at = f"{body.get('table')} of {channel!r} at {ts}"
             self._coordinate_moved("executed_under_binlog_lock", what, at, name=channel)
 
     def _coordinate_moved(self, case: str, what: str, at: str, **values: str) -> None:
-        """P, Rd or Ex moved: not under the binlog lock; reported once while it is held."""
-        if "binlog" not in self.taken or what in self._moved:
+        """P, Rd or Ex moved under the binlog lock; reported once while it is held."""
+        if what in self._moved:
             return
         self._moved.append(what)
         broken = Broken(case, witness=what, at=at, **values)

@@ -277,8 +277,8 @@ class GtidPersistence:
             # Which of them are in the table now is unknown.
             self._forget()
             return
-        known = [gtid for gtid in self._pending if gtid in written]
-        oldest = next((item for item in self._since.items() if item[0] in written), None)
+        known = {gtid: None for gtid in self._pending if gtid in written}
+        oldest = next((item for item in self._since.items() if item[0] in known), None)
         if oldest is not None:
             self._judge_time(oldest, ts)
         if self._writes < WRITES_UNTIL_ANCHORED:
@@ -293,7 +293,7 @@ class GtidPersistence:
                 written=written,
             )
             self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
-        left_out = self._persister_steps.written(self._pending, written, body, ts)
+        left_out = self._persister_steps.written(self._pending, known, written, body, ts)
         for gtid in known:
             del self._pending[gtid]
         for gtid in (*known, *left_out):

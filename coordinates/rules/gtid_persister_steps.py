@@ -22,7 +22,7 @@ from tallystick.coordinates.state_codec import COLLABORATOR, reset
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from tallystick.coordinates.audit.reporter import Reporter
 
@@ -126,13 +126,19 @@ class PersisterSteps:
         self._is_recorded = True
 
     def written(
-        self, waiting: Mapping[str, int], written: GtidSet, body: Mapping[str, Any], ts: int
+        self,
+        waiting: Mapping[str, int],
+        known: Collection[str],
+        written: GtidSet,
+        body: Mapping[str, Any],
+        ts: int,
     ) -> list[str]:
         """Judge a write.
 
         Args:
             waiting: GTIDs that were committed and not written before this write.
-            written: Those that it wrote.
+            known: Those of them that it wrote.
+            written: All that it wrote.
             body: The record.
             ts: Its moment.
 
@@ -141,7 +147,7 @@ class PersisterSteps:
         """
         if self._awaited_number is not None:
             self._missing("number", "write", ts)
-        left_out = [gtid for gtid in self._due if gtid in waiting and gtid not in written]
+        left_out = [gtid for gtid in self._due if gtid in waiting and gtid not in known]
         if left_out:
             missing = GtidSet.parse(",".join(left_out))
             broken = Broken(
@@ -152,7 +158,7 @@ class PersisterSteps:
                 written=written,
             )
             self._reporter.broken(GTID_PERSISTER_STEPS_COMPLETE, broken)
-        done = {*left_out, *(gtid for gtid in waiting if gtid in written)}
+        done = {*left_out, *known}
         self._due = [gtid for gtid in waiting if gtid not in done]
         collected, number = body.get("oldest_trx_no"), self._number
         is_awaited = isinstance(collected, int) and number is not None and collected > number

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tallystick.producers.simulator.backup.critical_zone import CriticalZone, Ticket
+from tallystick.producers.simulator.backup.read_write_lock import ReadWriteLock
 from tests.support.interleavings import Do, Step, add, change, release, share, take, wait_for_none
 from tests.support.interleavings import Thread as LockThread
 from tests.support.interleavings import explore as explore_locks
@@ -266,6 +267,26 @@ def test_the_counter_alone_makes_no_zone() -> None:
     assert explore_locks([backup_by_counter(waits=False), client]).broken
     assert explore_locks([backup_by_counter(), ungated]).broken
     assert explore_locks([backup_by_counter(), early]).broken
+
+
+def test_a_writer_has_the_lock_alone_and_keeps_new_readers_out() -> None:
+    """Readers share it; the writer waits for the last of them, and who comes later for him."""
+    lock, seen = ReadWriteLock(), list[str]()
+    assert lock.rdlock("a", lambda: seen.append("a"))
+    assert lock.rdlock("b", lambda: seen.append("b"))
+    lock.wrlock(lambda: seen.append("written"))
+    assert not lock.rdlock("c", lambda: seen.append("c"))
+    lock.unlock_by_reader()
+    assert seen == []
+    lock.unlock_by_reader()
+    assert seen == ["written"]
+    assert not lock.rdlock("d", lambda: seen.append("d"))
+    with pytest.raises(AssertionError, match="another writer"):
+        lock.wrlock(lambda: None)
+    lock.unlock_by_writer()
+    assert seen == ["written", "c", "d"]
+    with pytest.raises(AssertionError, match="no writer"):
+        lock.unlock_by_writer()
 
 
 def test_a_ticket_is_dropped_once_and_a_zone_opened_once() -> None:

@@ -9,63 +9,72 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, final
 
+from tallystick.producers.simulator.backup.read_write_lock import ReadWriteLock
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
     from types import TracebackType
 
 
 class CriticalZone:
-    """A zone (the document's Critical_zone).
+    """A zone (the document's Critical_zone), made of a read-write lock.
 
-    As with a read-write lock, whoever enters shares it and whoever closes it has it alone; yet
-    closing is apart from waiting, so that what goes on inside meanwhile can be seen.
+    Whoever enters takes the lock as a reader, whoever closes the zone as its writer; yet closing is
+    apart from waiting, so that what goes on inside meanwhile can be seen.
 
     Args:
         record: Called with the step (``close``, ``wait``, ``open``, ``enter``, ``drop``) and what
             there is to say about it.
 
     Attributes:
-        is_open: Whether threads may enter.
         inside: The tickets that are held, by their numbers.
     """
 
     def __init__(self, record: Callable[..., None]) -> None:
         self._record = record
+        self._lock = ReadWriteLock()
         self._last_number = 0
-        self._waiting: dict[Hashable, Callable[[], None]] = {}
+        self._is_granted = False
         self._emptied: Callable[[], None] | None = None
-        self.is_open = True
         self.inside: dict[int, Ticket] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether threads may enter."""
+        return self._lock.is_free
 
     def close(self, **about: Any) -> None:
         """Let nobody in any more; ``about`` is recorded with it."""
         assert self.is_open, "the zone is closed already"
-        self.is_open = False
+        self._is_granted = False
         self._record("close", **about)
+        self._lock.wrlock(self._grant)
+
+    def _grant(self) -> None:
+        self._is_granted = True
+        emptied, self._emptied = self._emptied, None
+        if emptied is not None:
+            emptied()
 
     def wait(self, emptied: Callable[[], None]) -> None:
         """Call ``emptied`` when nobody is inside: at once, or when the last ticket is dropped."""
         assert not self.is_open, "an open zone need not run empty"
         self._record("wait")
-        if self.inside:
-            self._emptied = emptied
-        else:
+        if self._is_granted:
             emptied()
+        else:
+            self._emptied = emptied
 
     def open(self) -> None:
         """Let threads in again, those first that wait, in the order in which they came."""
         assert not self.is_open, "the zone is open already"
-        self.is_open = True
         self._emptied = None
         self._record("open")
-        waiting, self._waiting = self._waiting, {}
-        for go_on in waiting.values():
-            go_on()
+        self._lock.unlock_by_writer()
 
     def enter(self, thread: Hashable, go_on: Callable[[], None]) -> Ticket | None:
         """Enter; None while the zone is closed: ``go_on`` is called when it opens, to try again."""
-        if not self.is_open:
-            self._waiting[thread] = go_on
+        if not self._lock.rdlock(thread, go_on):
             return None
         self._last_number += 1
         ticket = Ticket(self, self._last_number)
@@ -77,9 +86,7 @@ class CriticalZone:
         """What ``Ticket.drop`` does to the zone."""
         del self.inside[number]
         self._record("drop", ticket=number)
-        if not self.inside and self._emptied is not None:
-            emptied, self._emptied = self._emptied, None
-            emptied()
+        self._lock.unlock_by_reader()
 
 
 @final

@@ -52,8 +52,9 @@ class JournalFault(Fault):
         self.is_withdrawn = True
 
     def on_journal(self, instance_id: str, clock: Clock) -> JournalWriter:
-        """A journal that asks this fault."""
-        return TamperedJournal(instance_id, clock, self)
+        """A journal that asks this fault, of events only where it changes any."""
+        is_of_events = type(self).on_event is not JournalFault.on_event
+        return (TamperedJournal if is_of_events else TamperedRecords)(instance_id, clock, self)
 
     def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
         """What the journal holds instead of an event."""
@@ -76,19 +77,12 @@ class JournalFault(Fault):
         self.mark(self.fleet, self.fleet.instances[instance_id])
 
 
-class TamperedJournal(JournalWriter):
-    """The journal of one instance, as a fault wants it."""
+class TamperedRecords(JournalWriter):
+    """The journal of one instance, with the server records that a fault wants."""
 
     def __init__(self, instance_id: str, clock: Clock, fault: JournalFault) -> None:
         super().__init__(instance_id, clock)
         self._fault = fault
-
-    def log_event(self, stream: Stream, event_type: int, **fields: Any) -> None:
-        """Add what the fault makes of an event."""
-        made = Event(stream, event_type, fields)
-        is_left = self._fault.is_withdrawn
-        for event in (made,) if is_left else self._fault.on_event(self.instance_id, made):
-            super().log_event(event.stream, event.type, **event.fields)
 
     def server_record(
         self,
@@ -104,3 +98,14 @@ class TamperedJournal(JournalWriter):
             changed = self._fault.on_server_record(self.instance_id, record_type, body)
         if changed is not None:
             super().server_record(record_type, changed, ts=ts, channel=channel)
+
+
+class TamperedJournal(TamperedRecords):
+    """The journal of one instance, with the events that a fault wants, too."""
+
+    def log_event(self, stream: Stream, event_type: int, **fields: Any) -> None:
+        """Add what the fault makes of an event."""
+        made = Event(stream, event_type, fields)
+        is_left = self._fault.is_withdrawn
+        for event in (made,) if is_left else self._fault.on_event(self.instance_id, made):
+            super().log_event(event.stream, event.type, **event.fields)
