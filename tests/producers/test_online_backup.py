@@ -199,6 +199,25 @@ def test_a_non_transactional_change_becomes_visible_when_its_table_is_unlocked()
     assert server[TableData].checksums() != before
 
 
+@pytest.mark.parametrize("kind", [GroupKind.NON_TRANSACTIONAL, GroupKind.INNODB])
+def test_one_statement_at_a_time_changes_a_myisam_table(kind: GroupKind) -> None:
+    """The second begins when the first has unlocked the table; of InnoDB both run at once."""
+    table = "shop.visits" if kind is GroupKind.NON_TRANSACTIONAL else "shop.orders"
+    fleet = fleet_with_zone()
+    server = fleet.instances["source-a"]
+    for skip in range(3):
+        commit.commit(fleet, server, group_of(table, skip=skip, kind=kind))
+    fleet.run(fleet.now + 200_000)
+    threads = [
+        body["thread"]
+        for body in zone_steps(records(server.journal.build()))
+        if body["step"] in ("write_binlog", "unlock_tables")
+    ]
+    assert len(threads) == 6
+    one_by_one = threads[0::2] == threads[1::2]
+    assert one_by_one == (kind is GroupKind.NON_TRANSACTIONAL)
+
+
 def test_engine_locks_give_up_in_time_and_pause() -> None:
     """The first round times out after 2 s; the retry comes 10 s later and ends well."""
     retried = 0

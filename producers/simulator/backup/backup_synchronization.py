@@ -4,7 +4,8 @@ A thread that changes tables decides while it locks them whether it will enter (
 enters when all changes have been requested, and executes the critical sequence inside: it writes
 the binary log, commits, unlocks its tables. The last makes a change of a non-transactional table
 visible, as committing does elsewhere (WL#3576, "Solution with a critical zone" and
-"Optimization of the zone"). Metadata operations stay outside: a backup blocks them anyway.
+"Optimization of the zone"); until then no other thread changes that table. Metadata operations stay
+outside: a backup blocks them anyway.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup import backup_locks
 from tallystick.producers.simulator.backup.critical_zone import CriticalZone
-from tallystick.producers.simulator.backup.tables import BACKED_UP, table_of
+from tallystick.producers.simulator.backup.tables import BACKED_UP, MYISAM, table_of
 from tallystick.producers.simulator.backup.threads import Thread
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.kernel.world import WENT_DOWN
@@ -46,7 +47,8 @@ class BackupSynchronization:
     Attributes:
         is_on: The global flag ``backup_synchronization``.
         backed_up: Names of the tables that the backup takes.
-        outside: What appliers wait to execute until the zone opens.
+        outside: What appliers wait to execute until the zone opens, or a table is unlocked.
+        locked: MyISAM tables that are changed, and who waits for each.
         unlocking: Threads that have committed and still hold their tables, and what unlocking does.
     """
 
@@ -56,6 +58,7 @@ class BackupSynchronization:
     is_on: bool = False
     backed_up: frozenset[str] = frozenset(table.name for table in BACKED_UP)
     outside: set[QueuedGroup] = field(default_factory=set)
+    locked: dict[str, list[Callable[[], None]]] = field(default_factory=dict)
     unlocking: dict[Thread, Callable[[], None]] = field(default_factory=dict)
     last_thread: int = 0
 
@@ -82,13 +85,29 @@ class BackupSynchronization:
 
     # The threads' side
 
+    def waits_for_table(self, group: Group, again: Callable[[], None]) -> bool:
+        """Whether a change waits for another, as MyISAM locks whole tables; ``again`` tries anew."""
+        table = table_of(group)
+        if table is None or table.name not in self.locked:
+            return False
+        self.locked[table.name].append(again)
+        return True
+
     def lock_tables(self, group: Group, *, is_applier: bool = False) -> Thread:
         """Begin a statement: its tables decide whether it will enter the zone."""
         table = table_of(group)
         tables = () if table is None else (table.name,)
+        if table is not None and table.engine == MYISAM:
+            self.locked[table.name] = []
         enter_zone = not self.is_on or self.participates(tables)
         self.last_thread += 1
         return Thread(self.last_thread, group, tables, enter_zone, is_applier)
+
+    def unlock_tables(self, thread: Thread) -> None:
+        """A statement ends: who waits for its table tries again, one after the other."""
+        for name in thread.tables:
+            for again in self.locked.pop(name, ()):
+                again()
 
     def participates(self, tables: tuple[str, ...]) -> bool:
         """Whether a thread that changes these tables takes part in the backup."""
@@ -102,15 +121,14 @@ class BackupSynchronization:
         The ticket is dropped on every way out of ``run``, unless it was handed on to the commit
         stage, which drops it when the tables are unlocked.
         """
-        if not thread.enter_zone:
+        if thread.enter_zone:
+            thread.ticket = self.zone.enter(thread.number, go_on)
+            if thread.ticket is None:
+                return False
+        with thread.ticket or nullcontext():
             run(thread)
-            return True
-        ticket = self.zone.enter(thread.number, go_on)
-        if ticket is None:
-            return False
-        thread.ticket = ticket
-        with ticket:
-            run(thread)
+        if not thread.is_committing:
+            self.unlock_tables(thread)
         return True
 
     def record_sequence(self, step: str, thread: Thread) -> None:
@@ -134,7 +152,10 @@ def install(fleet: World, instance: Instance) -> None:
 def begin(fleet: World, instance: Instance, group: Group, run: Callable[[Thread], Any]) -> None:
     """A client's statement: lock its tables, change them, execute the critical sequence."""
     synchronization = instance.get(BackupSynchronization)
-    assert synchronization is not None
+    if synchronization is None or not instance.is_running:
+        return  # it waited for a table, and the server went down meanwhile
+    if synchronization.waits_for_table(group, partial(begin, fleet, instance, group, run)):
+        return
     thread = synchronization.lock_tables(group)
     spent = synchronization.rng.randrange(*_STATEMENT_US)
     fleet.clock.schedule(
@@ -158,12 +179,24 @@ def _end_statement(
 def apply(
     instance: Instance, queued: QueuedGroup, run: Callable[[Thread], Any], wake: Callable[[], None]
 ) -> None:
-    """An applier executes a group inside the zone, or waits in front of it until it is woken."""
+    """An applier executes a group inside the zone, or waits in front of it until it is woken.
+
+    So it does in front of a locked table; its own lock is taken anew when it tries again.
+    """
     synchronization = instance.get(BackupSynchronization)
     assert synchronization is not None
+
+    def again() -> None:
+        synchronization.outside.discard(queued)
+        wake()
+
+    if synchronization.waits_for_table(queued.logged.group, again):
+        synchronization.outside.add(queued)
+        return
     thread = synchronization.lock_tables(queued.logged.group, is_applier=True)
     if not synchronization.execute(thread, run, wake):
         synchronization.outside.add(queued)
+        synchronization.unlock_tables(thread)
 
 
 def write_binlog(instance: Instance, thread: Thread) -> None:
@@ -202,6 +235,7 @@ def _unlock_tables(synchronization: BackupSynchronization, thread: Thread) -> No
     with thread.ticket or nullcontext():
         make_visible()
         synchronization.record_sequence("unlock_tables", thread)
+    synchronization.unlock_tables(thread)
 
 
 def record_metadata_operation(instance: Instance, group: Group) -> None:

@@ -52,11 +52,12 @@ class Table:
     is_backed_up: bool = True
 
 
+MYISAM = "MyISAM"
 _TRANSACTIONAL = (Table("shop.orders", "InnoDB"), Table("shop.items", "InnoDB"))
-_NON_TRANSACTIONAL = (Table("shop.visits", "MyISAM"),)
+_NON_TRANSACTIONAL = (Table("shop.visits", MYISAM),)
 _SCRATCH = {
     "InnoDB": Table("scratch.imports", "InnoDB", is_backed_up=False),
-    "MyISAM": Table("scratch.counters", "MyISAM", is_backed_up=False),
+    MYISAM: Table("scratch.counters", MYISAM, is_backed_up=False),
 }
 BACKED_UP = tuple(sorted((*_TRANSACTIONAL, *_NON_TRANSACTIONAL), key=lambda table: table.name))
 """The tables that a backup takes, in order of their names."""
@@ -69,7 +70,7 @@ def table_of(group: Group) -> Table | None:
     fingerprint = _fingerprint(group)
     is_transactional = group.kind not in (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK)
     if fingerprint % 100 < _SCRATCH_SHARE:
-        return _SCRATCH["InnoDB" if is_transactional else "MyISAM"]
+        return _SCRATCH["InnoDB" if is_transactional else MYISAM]
     tables = _TRANSACTIONAL if is_transactional else _NON_TRANSACTIONAL
     return tables[fingerprint // 100 % len(tables)]
 

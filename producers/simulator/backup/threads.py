@@ -21,6 +21,7 @@ class Thread:
         enter_zone: Decided while the tables were locked.
         is_applier: Whether it applies row events on a replica.
         ticket: While it is in the zone.
+        is_committing: Whether the commit stage has it, and unlocks its tables.
     """
 
     number: int
@@ -29,8 +30,10 @@ class Thread:
     enter_zone: bool
     is_applier: bool = False
     ticket: Ticket | None = None
+    is_committing: bool = False
 
     def stay_inside(self) -> None:
         """The commit stage has the ticket from now on; it drops it."""
+        self.is_committing = True
         if self.ticket is not None:
             self.ticket = self.ticket.hand_on()
