@@ -377,7 +377,11 @@ class InstanceAudit(ServerRecordReader):
         events = EventColumns(block)
         indices = (streams == _SERVER).nonzero()[0]
         names = ("type", "channel")
-        columns = (indices, shown.columns["ts"][indices], *(block.columns[n][indices] for n in names))
+        columns = (
+            indices,
+            shown.columns["ts"][indices],
+            *(block.columns[n][indices] for n in names),
+        )
         at = 0
         for index, self.shown_ts, record_type, channel in zip(
             *(column.tolist() for column in columns), strict=True

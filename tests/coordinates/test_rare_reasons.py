@@ -1,0 +1,139 @@
+"""Reasons that no rule's case has: for each a history in which something is undecided for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.support.evidence_reduced import reasons_in
+from tests.support.journals import Journal, audit
+from tests.support.rule_cases import innodb, local, purging, replica, source
+from tests.support.rule_cases_of_images import image
+
+Build = Callable[[], Journal]
+HISTORIES: dict[str, Build] = {}
+
+
+def history(build: Build) -> Build:
+    """A history that is named after its reason, and maybe after two underscores."""
+    HISTORIES[build.__name__] = build
+    return build
+
+
+def with_threads(**status: object) -> Journal:
+    """A replica whose threads report something."""
+    journal, _, _ = replica()
+    journal.row(replica_status=journal.replica_status(**status))
+    return journal
+
+
+def answered(**answer: object) -> Journal:
+    """A source whose answer is no row."""
+    journal = source()
+    journal.record("log_status", collection_id="c1", **answer)
+    return journal
+
+
+@history
+def applier_failing() -> Journal:
+    """It reports an error and tries again."""
+    return with_threads(Last_SQL_Errno=1205, Last_SQL_Error="Lock wait timeout exceeded")
+
+
+@history
+def applier_interrupted() -> Journal:
+    """A deadlock stopped it: the same statements may well pass."""
+    return with_threads(Replica_SQL_Running="No", Last_SQL_Errno=1213, Last_SQL_Error="Deadlock")
+
+
+@history
+def receiver_interrupted() -> Journal:
+    """Somebody killed the query."""
+    return with_threads(Replica_IO_Running="No", Last_IO_Errno=1317, Last_IO_Error="interrupted")
+
+
+@history
+def log_status_failed() -> Journal:
+    """A lock could not be taken."""
+    return answered(error={"code": 3722, "column": "LOCAL", "message": "memory"})
+
+
+@history
+def log_status_missing() -> Journal:
+    """The query timed out."""
+    return answered(error={"timed_out": True})
+
+
+@history
+def offsets_doubtful() -> Journal:
+    """An event begins inside the one before it: no offset after it can be believed."""
+    journal = source()
+    journal.binlog.end -= 10
+    journal.groups(2).row()
+    return journal
+
+
+@history
+def other_engines() -> Journal:
+    """A group was committed and InnoDB's log stayed: it may be another engine's."""
+    journal = source()
+    first = innodb(journal.row())["LSN"]
+    row = journal.groups(1).row()
+    innodb(row)["LSN"] = first
+    row["row"]["STORAGE_ENGINES"]["RocksDB"] = {}
+    return journal
+
+
+@history
+def redelivered_late() -> Journal:
+    """An event comes that a file which was left does not have there."""
+    journal = source()
+    late = journal.records[-2]
+    journal.binlog.rotate()
+    fields = {key: late[key] for key in ("file", "length", "type")}
+    journal.record("binlog", **fields, start=late["start"] + 1)
+    return journal
+
+
+@history
+def image_other_files() -> Journal:
+    """The image names another log's file, as a copy of somebody else's server does."""
+    return image(source(), binlog_file="other.000001")
+
+
+@history
+def relay_missed() -> Journal:
+    """Part of a channel's relay log is missing before the row."""
+    journal, _, _ = replica()
+    journal.record("gap", channel="")
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@history
+def gtid_table_file_not_later() -> Journal:
+    """A row names no file of the log that the previous one named."""
+    journal = purging()
+    journal.row(gtid_executed_table="")
+    asked_at = journal.ts
+    journal.wait(1)
+    local(journal.row(requested_at=asked_at, gtid_executed_table=""))["binary_log_file"] = (
+        "other.000001"
+    )
+    return journal
+
+
+@pytest.mark.parametrize("code", HISTORIES)
+def test_a_history_leaves_something_undecided_for_it(code: str) -> None:
+    """The reason is named, and nothing else is found in what is legal."""
+    assert code.partition("__")[0] in reasons_in(HISTORIES[code]().records)
+
+
+def test_an_empty_answer_is_undecided_where_its_rule_is_not_judged() -> None:
+    """An answer without row and error is broken by itself, unless nobody asks about it."""
+    journal = answered()
+    [found] = audit(journal).cuts
+    assert (found.verdict, found.reason) == ("INCONSISTENT", "")
+    [left] = audit(journal, disabled=frozenset({"snapshot_never_silently_empty"})).cuts
+    assert (left.verdict, left.reason) == ("UNDECIDED", "log_status_empty")
