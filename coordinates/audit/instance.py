@@ -376,12 +376,8 @@ class InstanceAudit(ServerRecordReader):
         streams = block.columns["stream"]
         events = EventColumns(block)
         indices = (streams == _SERVER).nonzero()[0]
-        names = ("type", "channel")
-        columns = (
-            indices,
-            shown.columns["ts"][indices],
-            *(block.columns[n][indices] for n in names),
-        )
+        read = (shown.columns["ts"], block.columns["type"], block.columns["channel"])
+        columns = (indices, *(column[indices] for column in read))
         at = 0
         for index, self.shown_ts, record_type, channel in zip(
             *(column.tolist() for column in columns), strict=True

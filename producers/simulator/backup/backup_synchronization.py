@@ -86,7 +86,7 @@ class BackupSynchronization:
     # The threads' side
 
     def waits_for_table(self, group: Group, again: Callable[[], None]) -> bool:
-        """Whether a change waits for another, as MyISAM locks whole tables; ``again`` tries anew."""
+        """Whether a change waits for another: MyISAM locks whole tables. ``again`` tries anew."""
         table = table_of(group)
         if table is None or table.name not in self.locked:
             return False

@@ -52,7 +52,7 @@ class ReadWriteLock:
             granted()
 
     def unlock_by_writer(self) -> None:
-        """The writer gives it back, or waits no more; readers go on in the order of their coming."""
+        """The writer gives it back, or waits no more; who waits goes on in the order of coming."""
         assert not self.is_free, "no writer has the lock"
         self.is_free = True
         self._granted = None
