@@ -48,7 +48,7 @@ from tallystick.streaming.verdicts import Verdicts
 from tallystick.streaming.watch import StepReport
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql import DataFrame
@@ -208,10 +208,12 @@ class FleetStep:
         # Until this one is saved, what is in memory is of no number.
         self._done_batch_id = None
         content = sort_out(table)
-        try:
-            step = self._judge(content, now_us, planned)
-        except Exception:  # noqa: BLE001  whose evidence it is, and what, is found out
-            step = self._judge_without_culprits(table, batch_id, now_us, planned)
+        step = self._contained(
+            batch_id,
+            f"micro-batch {batch_id}",
+            lambda: sort_out(table),
+            lambda content: self._judge(content, now_us, planned),
+        )
         self._deliver(batch_id, step)
         self._save(batch_id)
         self._metrics.count(
@@ -248,55 +250,76 @@ class FleetStep:
         if is_caught_up:
             wait_us = self._deadline.journal_us
             outputs.append(self._fleet.expire({name: ts - wait_us for name, ts in seen.items()}))
-        return self._settle(
-            _Step(
-                findings=content.findings + [f for each in outputs for f in each.findings],
-                observations=self._lost
-                + content.observations
-                + [o for each in outputs for o in each.observations]
-                + missing,
-                cuts=content.cuts,
-                dead_letters=content.dead_letters,
-                checks=[check for each in outputs for check in each.checks],
-                fleet_events=content.fleet_events,
-                controls=controls,
-                rounds=rounds,
-                absences=self._rounds.absences(now_us) if is_caught_up else {},
-            ),
-            now_us,
+        step = self._step(content, outputs, rounds, missing)
+        step.controls = controls
+        step.absences = self._rounds.absences(now_us) if is_caught_up else {}
+        return self._settle(step, now_us)
+
+    def _step(
+        self,
+        content: BatchContent,
+        outputs: Sequence[FleetOutput],
+        rounds: list[Round],
+        missing: Sequence[Observation],
+    ) -> _Step:
+        """What instances have shown, and what comparing them has brought."""
+        return _Step(
+            findings=content.findings + [f for each in outputs for f in each.findings],
+            observations=[
+                *self._lost,
+                *content.observations,
+                *(o for each in outputs for o in each.observations),
+                *missing,
+            ],
+            cuts=content.cuts,
+            dead_letters=content.dead_letters,
+            checks=[check for each in outputs for check in each.checks],
+            fleet_events=content.fleet_events,
+            rounds=rounds,
         )
 
-    def _judge_without_culprits(
+    def _contained(
         self,
-        table: pa.Table,
         batch_id: int,
-        now_us: int,
-        planned: Sequence[PlannedOffsets],
+        at: str,
+        content: Callable[[], BatchContent],
+        judge: Callable[[BatchContent], _Step],
     ) -> _Step:
-        """What one instance has shown raises: leave it out, and enter the instance anew."""
+        """A step; where what an instance shows or has shown raises, without it: it enters anew.
 
-        def of(names: Container[str], refused: Mapping[str, str]) -> _Step:
+        Args:
+            batch_id: The step begins with the state before this micro-batch.
+            at: What the step is called.
+            content: Makes what instances show in it; anew each time, as judging changes it.
+            judge: Makes the step.
+        """
+        try:
+            return judge(content())
+        except Exception:  # noqa: BLE001  whose evidence it is, and what, is found out
             self._begin_at(batch_id)
-            content = sort_out(table)
-            content.keep(lambda one: not one.instance_id or one.instance_id in names)
-            for name in refused:
-                self._forget(name)
-            content.observations += evidence_refused(refused, f"micro-batch {batch_id}")
-            return self._judge(content, now_us, planned)
+        names = content().instances | self._fleet.reader.members.keys()
 
-        def fails(names: Container[str]) -> str:
+        def of(some: Iterable[str], refused: Mapping[str, str]) -> _Step:
+            left_out = names.difference(some)
+            self._begin_at(batch_id)
+            for name in left_out:
+                self._forget(name)
+            shown = content()
+            shown.leave_out(left_out)
+            shown.observations += evidence_refused(refused, at)
+            return judge(shown)
+
+        def fails(some: Iterable[str]) -> str:
             try:
-                of(names, {})
+                of(some, {})
             except Exception as error:  # noqa: BLE001  whatever it is, the others go on
                 return failure_text(error)
             return ""
 
-        names = sorted(sort_out(table).instances)
-        refused = culprits(names, fails)
-        others = set(names) - refused.keys()
-        if reason := fails(others):
-            refused, others = dict.fromkeys(names, reason), set()
-        return of(others, refused)
+        refused = culprits(sorted(names), fails)
+        if reason := fails(names - refused.keys()):
+            refused = dict.fromkeys(sorted(names), reason)
+        return of(names - refused.keys(), refused)
 
     def _forget(self, instance_id: str) -> None:
         """An instance is no member of the fleet any more."""
@@ -319,29 +342,19 @@ class FleetStep:
         Nothing of it is kept: if the job goes on from its checkpoint location after all, it goes on
         from the state before, and these rows are taken back.
         """
-        self._load_newest()
-        events = [event for instance in instances for event in instance.fleet_events]
-        cuts = [cut for instance in instances for cut in instance.cuts]
-        of_fleet = [self._fleet.absorb(events)]
-        # What is missing at the end of a journal may be in a block that could not be read.
-        has_unreadable = self._verdicts.has_unreadable
-        of_fleet.append(self._fleet.give_up() if has_unreadable else self._fleet.finish())
-        outputs: list[AuditOutput | FleetOutput] = [*instances, *of_fleet]
-        rounds, missing = self._rounds.absorb(cuts, {}, now_us=0)
-        closed, more_missing = self._rounds.finish()
-        step = _Step(
-            findings=[finding for output in outputs for finding in output.findings],
-            observations=self._lost
-            + [o for output in outputs for o in output.observations]
-            + missing
-            + more_missing,
-            cuts=cuts,
-            checks=[check for each in of_fleet for check in each.checks],
-            fleet_events=events,
-            rounds=[*rounds, *closed],
-        )
-        self._deliver(END_BATCH, self._settle(step), is_last=True)
-        self._done_batch_id = None
+
+        def judge(content: BatchContent) -> _Step:
+            # What is missing at the end of a journal may be in a block that could not be read.
+            has_unreadable = self._verdicts.has_unreadable
+            output = self._fleet.absorb(content.fleet_events)
+            last = self._fleet.give_up() if has_unreadable else self._fleet.finish()
+            rounds, missing = self._rounds.absorb(content.cuts, {}, now_us=0)
+            closed, more_missing = self._rounds.finish()
+            return self._settle(
+                self._step(content, [output, last], [*rounds, *closed], [*missing, *more_missing])
+            )
+
+        self._end(instances, judge)
 
     def pause(self, now_us: int, *, is_history: bool) -> None:
         """The run ends, and the history goes on: what waits is undecided, and who has not answered.
@@ -352,19 +365,31 @@ class FleetStep:
             now_us: The job's clock.
             is_history: What was there has been read at one go, and the job asked for nothing.
         """
-        self._load_newest()
-        output = self._fleet.give_up()
-        rounds, missing = self._rounds.give_up(now_us, is_history=is_history)
-        step = _Step(
-            findings=output.findings,
-            observations=self._lost + output.observations + missing,
-            cuts=[],
-            dead_letters=[],
-            checks=output.checks,
-            fleet_events=[],
-            rounds=rounds,
-        )
-        self._deliver(END_BATCH, self._settle(step), is_last=True)
+
+        def judge(content: BatchContent) -> _Step:
+            output = self._fleet.give_up()
+            rounds, missing = self._rounds.give_up(now_us, is_history=is_history)
+            return self._settle(self._step(content, [output], rounds, missing))
+
+        self._end((), judge)
+
+    def _end(
+        self, instances: Sequence[AuditOutput], judge: Callable[[BatchContent], _Step]
+    ) -> None:
+        batch_id = self._checkpoint.next_batch_id()
+        if self._done_batch_id is None:
+            self._load(batch_id)  # this run had no micro-batch of its own
+
+        def content() -> BatchContent:
+            return BatchContent(
+                findings=[finding for each in instances for finding in each.findings],
+                observations=[o for each in instances for o in each.observations],
+                cuts=[cut for each in instances for cut in each.cuts],
+                fleet_events=[event for each in instances for event in each.fleet_events],
+            )
+
+        step = self._contained(batch_id, "the end of the run", content, judge)
+        self._deliver(END_BATCH, step, is_last=True)
         self._done_batch_id = None
 
     def _settle(self, step: _Step, now_us: int | None = None) -> _Step:
@@ -472,11 +497,6 @@ class FleetStep:
             except Exception as error:  # noqa: BLE001  what a validator cannot do is undecided
                 reason = f"the validator failed: {error!r}"
         return _validation(closed, verdict, reason)
-
-    def _load_newest(self) -> None:
-        """The state to end with, where this run had no micro-batch of its own."""
-        if self._done_batch_id is None:
-            self._load(self._checkpoint.next_batch_id())
 
     def _load(self, batch_id: int) -> None:
         # The history goes on, so what an earlier run reported at its end is no longer true.

@@ -345,7 +345,7 @@ class AuditJob:
         outputs: list[AuditOutput] = []
         for instance_id, saved in states.collect():
             audit, begun = resumed(bytes(saved), instance_id, self._settings.disabled)
-            outputs += (begun, audit.finish())
+            outputs += (begun, audit.finish_or_refuse())
         return outputs
 
     @contextlib.contextmanager

@@ -98,8 +98,7 @@ class FleetAudit:
         records: Counter[str] = Counter()
         for event in in_time_order(fleet_events):
             if event.kind is FleetEventKind.BEGUN_ANEW:
-                self._settle()
-                self._forget(event.instance_id)
+                self._begin_anew(event.instance_id)
             self.reader.take(event)
             if event.kind not in OF_LOGS:
                 records[event.instance_id] += 1
@@ -108,6 +107,19 @@ class FleetAudit:
                     records.clear()
         self._settle()
         return self.collector.give()
+
+    def _begin_anew(self, instance_id: str) -> None:
+        """What waits for the instance, or is its own, is decided by what was known of it until now.
+
+        What follows may be of a server that was set up anew: other groups at the same positions.
+        """
+        self._settle()
+        if instance_id in self.reader.timelines:
+            names = self.reader.fleet.keys_of(instance_id, END_OF_TIME)
+            for key, queue in self.queues.items():
+                if key.instance_id == instance_id or not names.isdisjoint(key.sources):
+                    self._expire_oldest(key, queue, len(queue.items))
+        self._forget(instance_id)
 
     def _forget(self, instance_id: str) -> None:
         """What follows of the instance has new lineage numbers: nothing from before is compared."""

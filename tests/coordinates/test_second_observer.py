@@ -25,7 +25,8 @@ from tallystick.coordinates.rules.observations import (
     SEQUENCE_REUSED,
     STALE_EPOCH,
 )
-from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.assemble import Fleet, simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.journals import Journal
 from tests.support.second_observer import (
     Journals,
@@ -223,3 +224,25 @@ def test_an_epoch_that_falls_is_named_and_never_called_consistent():
         assert result.verdict is Verdict.UNDECIDED
         [named] = reasons(result)[STALE_EPOCH.code]
         assert (named.instance_id, named.at, named.data["newest"]) == (name, "3:0", 7)
+
+
+@pytest.mark.parametrize("topology", ["pair", "chain", "star"])
+@pytest.mark.parametrize("other_seed", [0, 1])
+def test_servers_that_are_set_up_anew_under_the_same_names_bring_no_finding(topology, other_seed):
+    """Other groups at the same positions: what waited is not compared with them."""
+
+    def fleet(seed: int, epoch: int) -> list[Block]:
+        made = Fleet(
+            Scenario(seed=seed, topology=topology, duration_ms=3_000),
+            start_ts=1_700_000_000_000_000 + epoch * 10_000_000,
+        )
+        blocks: list[Block] = []
+        for step in range(1, 7):
+            blocks += made.advance(made.start_ts + step * 500_000).values()
+            made.collect(f"c{epoch}-{step}", made.now)
+        return [replace(block, epoch=epoch) for block in blocks]
+
+    before, after = fleet(1, 1), fleet(1 + other_seed, 2)
+    for cut in range(len(before) // 2, len(before), 2):
+        result = audit_history([*before[:cut], *after], goes_on=True)
+        assert set() == rules(result), cut

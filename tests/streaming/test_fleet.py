@@ -530,6 +530,56 @@ def test_evidence_that_raises_is_left_out(tmp_path, monkeypatch, bad):
     assert len(cuts) == 6 * len(good)
 
 
+def refused_at_the_end(directory):
+    seen = table_reader.observations_of(table_reader.read_observations(directory / "out"))
+    return [(one.instance_id, one.at) for one in seen if one.reason == "evidence_refused"]
+
+
+def test_what_an_instance_has_shown_before_is_left_out_too(tmp_path, monkeypatch):
+    """Of a nothing comes in the last micro-batch: what is remembered of it raises."""
+    recorder = Recorder()
+    fleet = step(tmp_path, recorder)
+    for number, table in enumerate(BATCHES[:-1]):
+        fleet.absorb(table, number, NOW_US)
+    absorb = FleetAudit.absorb
+
+    def raising(self, events):
+        if "a" in self.reader.members:
+            raise ZeroDivisionError("nobody thought of this")
+        return absorb(self, events)
+
+    monkeypatch.setattr(FleetAudit, "absorb", raising)
+    of_b = BATCHES[-1].filter(pc.equal(BATCHES[-1]["instance_id"], "b"))
+    before = [f for f in recorder.findings if f.instance_id == "b"]
+    fleet.absorb(of_b, len(BATCHES) - 1, NOW_US)
+    assert [("a", f"micro-batch {len(BATCHES) - 1}")] == refused_at_the_end(tmp_path)
+    assert len(before) < len([f for f in recorder.findings if f.instance_id == "b"])
+
+
+@pytest.mark.parametrize("end", ["finish", "give_up"])
+def test_what_raises_at_the_end_stays_with_its_instance(tmp_path, monkeypatch, end):
+    """The other one is decided, or given up, as it would be without it."""
+    whole = getattr(FleetAudit, end)
+    decided = []
+
+    def raising(self):
+        decided.append(set(self.reader.members))
+        if "a" in self.reader.members:
+            raise ZeroDivisionError("nobody thought of this")
+        return whole(self)
+
+    monkeypatch.setattr(FleetAudit, end, raising)
+    fleet = step(tmp_path, Recorder())
+    for number, table in enumerate(BATCHES):
+        fleet.absorb(table, number, NOW_US)
+    if end == "finish":
+        fleet.finish([AuditOutput()])
+    else:
+        fleet.pause(NOW_US, is_history=False)
+    assert [("a", "the end of the run")] == refused_at_the_end(tmp_path)
+    assert {"b"} == decided[-1]
+
+
 def test_culprits_are_found_among_many():
     """Those that raise by themselves; all, if none does."""
     names = [f"i{number:03d}" for number in range(100)]
