@@ -9,7 +9,14 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.alerts.alert import ACKNOWLEDGED, FIRING, RESOLVED, SCHEMA_VERSION, Alert
+from tallystick.alerts.alert import (
+    ACKNOWLEDGED,
+    FIRING,
+    RESOLVED,
+    SCHEMA_VERSION,
+    Alert,
+    acknowledgement_of,
+)
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.explanation import moment
 from tallystick.coordinates.rules.topic_messages import Origin, utc
@@ -69,9 +76,10 @@ def changes(before: Alert | None, after: Absence | None, origin: Origin) -> Iter
     if before is None:
         before = _began(after, origin)
         yield before
-    status = FIRING if after.acknowledgement is None else ACKNOWLEDGED
-    if status != before["status"]:
-        yield _next(before, "reopened" if status == FIRING else ACKNOWLEDGED, status, origin)
+    known = acknowledgement_of(after.acknowledgement)
+    if known != before["acknowledgement"]:
+        kind, status = ("reopened", FIRING) if known is None else (ACKNOWLEDGED, ACKNOWLEDGED)
+        yield _next(before, kind, status, origin) | {"acknowledgement": known}
 
 
 def _began(one: Absence, origin: Origin) -> dict[str, object]:
@@ -100,6 +108,7 @@ def _began(one: Absence, origin: Origin) -> dict[str, object]:
         "opened_at": since,
         "last_seen_at": utc(origin.detected_us),
         "closed_at": None,
+        "acknowledgement": None,
         **origin.values(one.instance_id, "incidents"),
     }
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.rules.topic_messages import utc
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.results import IncidentChange
+    from tallystick.coordinates.results import Acknowledgement, IncidentChange
     from tallystick.coordinates.rules.topic_messages import Origin
 
 SCHEMA_VERSION = 1
@@ -61,8 +61,17 @@ def alert_of(change: IncidentChange, origin: Origin) -> Alert:
         "opened_at": utc(one.opened_ts),
         "last_seen_at": utc(one.last_seen_ts),
         "closed_at": None if one.closed_ts is None else utc(one.closed_ts),
+        "acknowledgement": acknowledgement_of(one.acknowledgement),
         **origin.values(one.instance_id, f"incident-{one.incident_id}"),
     }
+
+
+def acknowledgement_of(one: Acknowledgement | None) -> dict[str, str | None] | None:
+    """Who knows of an incident, as alerts have it; None: nobody."""
+    if one is None:
+        return None
+    until = None if one.until_ts is None else utc(one.until_ts)
+    return {"by": one.by, "why": one.why, "at": utc(one.ts), "until": until}
 
 
 def trial_alert(fleet: str, page_url: str | None) -> Alert:
@@ -89,6 +98,7 @@ def trial_alert(fleet: str, page_url: str | None) -> Alert:
         "opened_at": utc(at),
         "last_seen_at": utc(at),
         "closed_at": None,
+        "acknowledgement": None,
         "detected_at": utc(at),
         "link": page_url,
     }

@@ -106,6 +106,9 @@ def show(incident: IncidentId, *, directory: Directory = None, json: Json = Fals
             f"  {one['sentence']}",
             f"  to do: {one['remedy']}",
         )
+        if (known := one["acknowledgement"]) is not None:
+            until = known["until"] and _us_of(known["until"])
+            _show_acknowledged(known["by"], known["why"], _us_of(known["at"]), until)
         _show_alerted(settings, one["incident_id"])
         return
     texts, known = explain(one.finding), one.acknowledgement
@@ -120,9 +123,15 @@ def show(incident: IncidentId, *, directory: Directory = None, json: Json = Fals
     )
     terminal.show(*commands(texts))
     if known is not None:
-        until = "" if known.until_ts is None else f" until {moment(known.until_ts)}"
-        terminal.show(f"  acknowledged by {known.by} at {moment(known.ts)}{until}: {known.why}")
+        _show_acknowledged(known.by, known.why, known.ts, known.until_ts)
     _show_alerted(settings, one.incident_id)
+
+
+def _show_acknowledged(by: str, why: str, ts: int, until_ts: int | None) -> None:
+    from tallystick.coordinates.rules.explanation import moment
+
+    until = "" if until_ts is None else f" until {moment(until_ts)}"
+    terminal.show(f"  acknowledged by {by} at {moment(ts)}{until}: {why}")
 
 
 def _show_alerted(settings: Settings, incident_id: str) -> None:

@@ -17,7 +17,12 @@ from tallystick.alerts.store import SENT, AlertStore
 from tallystick.commands.incidents import _time_of
 from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
-from tallystick.coordinates.results import IncidentChange, IncidentChangeKind, IncidentState
+from tallystick.coordinates.results import (
+    Acknowledgement,
+    IncidentChange,
+    IncidentChangeKind,
+    IncidentState,
+)
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.errors import MisuseError
 from tallystick.streaming.answers import SILENT, Absence
@@ -104,6 +109,16 @@ def test_who_is_absent_is_listed_and_who_was_alerted_is_shown(tallystick, audite
     delivery = store.next("key", ())
     store.done(delivery, SENT)
     assert "opened, sent, " in tallystick("incidents", "show", absence.incident_id).out
+    assert "acknowledged by" not in tallystick("incidents", "show", absence.incident_id).out
+    at = 1_790_000_060_000_000
+    known = absence._replace(acknowledgement=Acknowledgement("dba", "moved", at, at + 60_000_000))
+    store.take(list(changes(alerts[0], known, origin)), [])
+    shown = tallystick("incidents", "show", absence.incident_id).out
+    assert "instance_silent (error), acknowledged" in shown
+    assert (
+        "acknowledged by dba at 2026-09-21 14:14:20 UTC until 2026-09-21 14:15:20 UTC: moved"
+        in (shown)
+    )
     store.close()
 
 

@@ -23,7 +23,7 @@ TIMEOUT_S = 30.0
 _TERM_S = 3.0
 _VALUE_MAX = 8_000
 _REASON_BYTES = 300
-_NOT_VALUES = frozenset({"schema_version", "verify", "cure"})
+_NOT_VALUES = frozenset({"schema_version", "verify", "cure", "acknowledgement"})
 
 
 @final

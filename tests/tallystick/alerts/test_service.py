@@ -356,6 +356,7 @@ def test_a_silence_that_somebody_knows_of_is_alerted_again_when_he_does_not(serv
         wait_for(lambda: len(receiver.taken) == 2, "not all came")
     assert ["opened", "reopened"] == kinds(receiver)
     assert 1 == len({one["incident_id"] for one in receiver.taken})
+    assert [None, None] == [one["acknowledgement"] for one in receiver.taken]
 
 
 def test_an_instance_whose_server_cannot_be_read_is_alerted_with_the_error(service):

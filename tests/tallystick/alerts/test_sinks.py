@@ -6,16 +6,18 @@ import base64
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
 from changes import History
-from receivers import Receiver
+from receivers import Receiver, wait_for
 
 from tallystick.alerts.alert import alert_of, trial_alert
 from tallystick.alerts.sinks import Context, SinkError, open_sink, requests_of, shown
 from tallystick.alerts.sinks.command import Command
+from tallystick.coordinates.results import Acknowledgement, IncidentChange, IncidentChangeKind
 from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.errors import MisuseError
 from tallystick.settings import load
@@ -46,6 +48,14 @@ def test_what_is_sent_is_what_the_schema_says():
         jsonschema.validate(json.loads(json.dumps(one)), SCHEMA)
         assert set(SCHEMA["properties"]) == set(one)
     assert ["firing", "firing", "resolved"] == [one["status"] for one in made]
+    incident = replace(
+        history.errant(30)[0].incident, acknowledgement=Acknowledgement("dba", "why", 1, None)
+    )
+    known = alert_of(IncidentChange(IncidentChangeKind.ACKNOWLEDGED, incident, 1), Origin("f", 2))
+    at = "1970-01-01T00:00:00.000001Z"
+    assert {"by": "dba", "why": "why", "at": at, "until": None} == known["acknowledgement"]
+    kinds = {"kind": "opened", "status": "firing"}  # Those of what is sent, of which it is none
+    jsonschema.validate(known | kinds, SCHEMA)
     page = (DOCS / "alerts.md").read_text("utf-8")
     assert [name for name in SCHEMA["properties"] if f"`{name}`" not in page] == []
 
@@ -144,6 +154,14 @@ def test_a_command_may_be_tallystick_itself(monkeypatch):
     load()
 
 
+def has_ended(pid: int) -> bool:
+    """Killed is not ended: that takes the kernel a moment."""
+    try:
+        return ") Z " in Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
 def test_a_command_that_fails_or_hangs(program, tmp_path):
     """A status is an error with the last words; after the time-out its whole group is ended."""
     path = program("print('no pager', file=sys.stderr); sys.exit(3)")
@@ -158,8 +176,7 @@ def test_a_command_that_fails_or_hangs(program, tmp_path):
     with pytest.raises(SinkError, match="did not end in 2 s"):
         Command(path, timeout_s=2).send([alert()], 1)
     for pid in map(int, pids.read_text().split()):
-        state = Path(f"/proc/{pid}/stat")
-        assert not state.exists() or ") Z " in state.read_text()
+        wait_for(lambda pid=pid: has_ended(pid), f"process {pid} goes on")
     with pytest.raises(MisuseError, match="expected a program"):
         sink("command=/no/such/program")
     with pytest.raises(SinkError, match="cannot be run"):
