@@ -7,7 +7,6 @@ lock, samples of status variables.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.logs.redo_log import UNKNOWN
@@ -203,12 +202,15 @@ REDO_STATUS_AGREES = register(
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
-            "Of one sample of the status variables checkpoint, flushed, written and current LSN are"
-            " in this order, and neither checkpoint nor flushed LSN falls from sample to sample."
+            "From sample to sample of the status variables neither checkpoint nor flushed LSN falls"
+            " or is beyond one that follows it in checkpoint, flushed, written, current LSN of the"
+            " next sample."
         ),
         why=(
-            "The variables of one SHOW GLOBAL STATUS are set from the redo log together. What is"
-            " flushed stays, over a crash too; the other two a crash may take."
+            "What is flushed stays, over a crash too; the other two a crash may take. One SHOW"
+            " GLOBAL STATUS reads the variables one after another, and another session's may set"
+            " them meanwhile: so flushed may be beyond current in a sample, never beyond that of"
+            " the next one."
         ),
         undecided_when=(
             "no samples are in the journal (servers before 8.0.30 have no such variables). Samples"
@@ -223,11 +225,11 @@ REDO_STATUS_AGREES = register(
         verify=(INNODB_STATUS, sql("SHOW GLOBAL STATUS LIKE 'Innodb\\_redo\\_log%';")),
         cases={
             "redo_status_out_of_order": Case(
-                "{low_name} LSN {low} is beyond {high_name} LSN {high} in one sample.",
+                "{low_name} LSN {low} is beyond {high_name} LSN {high} of the next sample.",
                 "{low_name} {low}",
                 "Innodb_redo_log status variables",
                 "at most {high_name} {high}",
-                "the same sample",
+                "the next sample",
             ),
             "redo_status_fell": Case(
                 "The {name} LSN fell from {previous} to {witness} between two samples.",
@@ -346,26 +348,30 @@ class RedoPositions:
     def status(self, body: Mapping[str, Any]) -> None:
         """Take a ``redo_status`` record: one sample."""
         sample = {name: body[name] for name in _ORDER if name in body}
-        for (low_name, low), (high_name, high) in pairwise(sample.items()):
-            if low > high:
-                broken = Broken(
+        breach = self._breach(sample)
+        if breach is not None:
+            self._report(REDO_STATUS_AGREES, breach)
+        self.sample |= {name: sample[name] for name in _DURABLE if name in sample}
+
+    def _breach(self, sample: Mapping[str, int]) -> Broken | None:
+        """What bounds a sample from below is the one before it, not its own variables."""
+        for at, name in enumerate(_DURABLE):
+            low = self.sample.get(name, UNKNOWN)
+            for high_name in _ORDER[at:]:
+                high = sample.get(high_name, low)
+                if low <= high:
+                    continue
+                if high_name == name:
+                    return Broken("redo_status_fell", witness=high, name=name, previous=low)
+                return Broken(
                     "redo_status_out_of_order",
                     witness=f"{low} > {high}",
-                    low_name=low_name,
+                    low_name=name,
                     low=low,
                     high_name=high_name,
                     high=high,
                 )
-                self._report(REDO_STATUS_AGREES, broken)
-                return
-        durable = {name: sample[name] for name in _DURABLE if name in sample}
-        for name, lsn in durable.items():
-            previous = self.sample.get(name, UNKNOWN)
-            if lsn < previous:
-                broken = Broken("redo_status_fell", witness=lsn, name=name, previous=previous)
-                self._report(REDO_STATUS_AGREES, broken)
-                break
-        self.sample |= durable
+        return None
 
     def _report(self, rule: Rule, broken: Broken) -> None:
         self._reporter.broken(rule, broken, at=f"LSN {broken.witness}")

@@ -246,9 +246,11 @@ def trx_sys_redo_flushed(breaks: bool) -> Journal:
 
 @case()
 def redo_status_agrees(breaks: bool) -> Journal:
+    """Another session's SHOW GLOBAL STATUS sets variables while they are read; then not."""
     journal = writing()
-    numbers = {"checkpoint": LSN, "flushed": LSN, "current": LSN - breaks}
-    journal.record("redo_status", **numbers)
+    journal.record("redo_status", checkpoint=LSN - 512, flushed=LSN, current=LSN - 512)
+    journal.record("redo_status", checkpoint=LSN, flushed=LSN, current=LSN - breaks)
+    journal.record("redo_status", checkpoint=LSN, flushed=LSN, current=LSN)
     return journal
 
 
