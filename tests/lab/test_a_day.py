@@ -226,3 +226,10 @@ def test_the_page_agreed_with_itself_at_every_moment(day: WatchedFleet) -> None:
     """Hero, title, node, timeline, card and incidents, whenever it was looked at."""
     assert day.looked > 50
     assert [] == day.disagreed
+
+
+@pytest.mark.long
+def test_all_of_it_was_in_time(day: WatchedFleet) -> None:
+    """Last, as a machine that was busy for a moment takes nothing from the others."""
+    late = {what: took for what, took in day.measured.items() if took[0] >= took[1]}
+    assert {} == late, day.measured
