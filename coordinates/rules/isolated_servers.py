@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 from tallystick.coordinates.audit.comparison import MemberRow
 from tallystick.coordinates.audit.topology import describe_source
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.between import STILL_BROKEN, Against, Compared, between, first_of
+from tallystick.coordinates.rules.between import (
+    NOT_REACHED,
+    STILL_BROKEN,
+    Against,
+    Compared,
+    between,
+    first_of,
+)
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import GTID_SETS, groups
@@ -21,9 +28,6 @@ if TYPE_CHECKING:
 
 MEMBER_UNKNOWN = reason(
     "member_unknown", "not everything that instance {member} has executed is known"
-)
-MEMBERS_MAY_FOLLOW = reason(
-    "members_may_follow", "an instance that replicates from it may not have been read yet"
 )
 MEMBER_SOURCE_UNSEEN = reason(
     "member_source_unseen",
@@ -101,7 +105,7 @@ def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
         if reached and not names.isdisjoint((*reached.sources, *other.sources_at(ts))):
             return HOLDS
     if not against.is_overdue:
-        return Waiting(MEMBERS_MAY_FOLLOW)
+        return Waiting(NOT_REACHED)
     for other in fleet.all(but=row.instance_id) if row.cluster is not None else ():
         if other.cluster == row.cluster and other.states.knowing(ts) is None:
             return Waiting(MEMBER_UNKNOWN, member=other.instance_id)

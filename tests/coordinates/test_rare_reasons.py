@@ -6,9 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.values.binlog import WRAP
+from tallystick.coordinates.values.errors import StateDamagedError
 from tests.support.evidence_reduced import reasons_in
-from tests.support.journals import Journal, audit
-from tests.support.rule_cases import innodb, local, purging, replica, source
+from tests.support.journals import UUID_C, Journal, audit
+from tests.support.rule_cases import all_cases, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_images import image
 
 Build = Callable[[], Journal]
@@ -25,6 +29,14 @@ def with_threads(**status: object) -> Journal:
     """A replica whose threads report something."""
     journal, _, _ = replica()
     journal.row(replica_status=journal.replica_status(**status))
+    return journal
+
+
+def changed_image(**changes: object) -> Journal:
+    """A backup under backup locks whose image says something else."""
+    journal = all_cases()["backup_coordinates_match_data__inside"].build(breaks=False)
+    [made] = [r for r in journal.records if r["kind"] == "backup" and r["step"] == "image"]
+    made |= changes
     return journal
 
 
@@ -124,6 +136,54 @@ def gtid_table_file_not_later() -> Journal:
     return journal
 
 
+@history
+def no_reset_seen() -> Journal:
+    """The row names no relay log, though one is written."""
+    journal, _, _ = replica()
+    [channel] = journal.row(replica_status=journal.replica_status())["row"]["REPLICATION"][
+        "channels"
+    ]
+    channel |= {"relay_log_file": "", "relay_log_position": 0}
+    return journal
+
+
+@history
+def flushed_is_wrong() -> Journal:
+    """The applier is after a flushed coordinate that is inside an event."""
+    journal, _, _ = replica()
+    [channel] = journal.row(replica_status=journal.replica_status())["row"]["REPLICATION"][
+        "channels"
+    ]
+    channel["relay_log_position"] -= 1
+    return journal
+
+
+@history
+def not_logged_yet() -> Journal:
+    """A statement is applied, which the replica does not log, and its GTID may still come."""
+    journal, relay, _ = replica(log_replica_updates="OFF")
+    origin = Journal("s", UUID_C, 3).begin().groups(3)
+    relay.copy(origin.binlog.group(form="ddl"))
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@history
+def backup_data_unreadable() -> Journal:
+    """What the backup says of its GTIDs is no GTID set."""
+    return changed_image(gtid_executed="?")
+
+
+@history
+def backup_channel_wrapped() -> Journal:
+    """An executed position beyond 4 GiB, where the relay log has the rest of a division."""
+    name = "backup_replica_coordinates_match_data"
+    journal = all_cases()[name].build(breaks=False)
+    [made] = [r for r in journal.records if r["kind"] == "backup" and r["step"] == "image"]
+    made["channels"][0]["exec_source_log_pos"] += WRAP
+    return journal
+
+
 @pytest.mark.parametrize("code", HISTORIES)
 def test_a_history_leaves_something_undecided_for_it(code: str) -> None:
     """The reason is named, and nothing else is found in what is legal."""
@@ -137,3 +197,16 @@ def test_an_empty_answer_is_undecided_where_its_rule_is_not_judged() -> None:
     assert (found.verdict, found.reason) == ("INCONSISTENT", "")
     [left] = audit(journal, disabled=frozenset({"snapshot_never_silently_empty"})).cuts
     assert (left.verdict, left.reason) == ("UNDECIDED", "log_status_empty")
+
+
+def test_nothing_is_judged_while_the_servers_settings_are_lost() -> None:
+    """A state was damaged, the settings with it: only the next start has them again."""
+    journal = source()
+    journal.row()
+    [block] = blocks_from_lines(journal.lines())
+    audit_anew = InstanceAudit("a")
+    audit_anew.lose_state(b"", StateDamagedError("damaged"), block)
+    assert [] == audit_anew.absorb(block.take(1, len(block) - 1)).findings
+    output = audit_anew.absorb(block.take(len(block) - 1, len(block)))
+    output.cuts += audit_anew.finish().cuts
+    assert [("UNDECIDED", "settings_lost")] == [(c.verdict, c.reason) for c in output.cuts]

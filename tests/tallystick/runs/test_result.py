@@ -11,6 +11,7 @@ import pytest
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.replay import AuditResult
 from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
 from tallystick.errors import ExitCode
 from tallystick.expectations.validation import CollectionValidation
@@ -69,6 +70,17 @@ def test_every_validation_counts(tmp_path, verdicts, expected, shown):
     asked = []
     assert expected is read(tmp_path, validate=asked.append).verdict
     assert [shown] == [cuts[0].collection_id for cuts in asked]
+
+
+def test_a_validation_that_failed_says_why(tmp_path):
+    """Beside the verdict, which is undecided."""
+    rows = [validation("c1", UNDECIDED, 1) | {"reason": "OSError: no space left"}]
+    TableSink(tmp_path / TABLES, "run").write(0, cuts=[cut("c1", 1)], validations=rows)
+    made = read(tmp_path)
+    assert UNDECIDED is made.verdict
+    [seen] = made.observations
+    assert "validation_failed" == seen.reason
+    assert "no space left" in observation_text(seen)
 
 
 def test_the_newest_collection_of_an_inconsistent_fleet_is_validated_with_all_findings(tmp_path):
