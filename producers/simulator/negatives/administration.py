@@ -241,8 +241,8 @@ def _skip_numbers(fleet: World, instance: Instance, ahead: int) -> None:
 def _fill_hole(fleet: World, uuid: str) -> None:
     # Sources first: what a replica has executed, its source has. One that is held back sends it.
     writers = sources(fleet)
-    if not all(one.is_running for one in writers):
-        return
+    if not writers or not all(one.is_running for one in writers):
+        return  # in a switchover nobody writes
     for instance in writers:
         clients.commit_empty(fleet, instance, uuid, 1)
     if all((uuid, 1) in one[GtidState].logged for one in writers):
