@@ -6,6 +6,7 @@ import pkgutil
 import numpy as np
 import pytest
 
+from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.journal import Block, QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
@@ -288,3 +289,23 @@ def test_a_hole_is_filled_by_a_transaction_of_each_server() -> None:
             if block.sids[columns["sid"][index]] not in uuids:
                 origins.add((name, int(columns["server_id"][index])))
     assert len({server_id for _, server_id in origins}) == len(history.journals)
+
+
+@pytest.mark.parametrize(
+    ("seed", "names", "options"),
+    [
+        (4078, ("hole_filled_on_every_server", "failover"), {"topology": "star"}),
+        (9182, ("hole_filled_on_every_server", "clone_then_failover"), {}),
+        (4508, ("clone_xa", "clone_into_group"), {"writes_per_second": 5.0}),
+    ],
+)
+def test_no_case_makes_a_fault_of_another(seed: int, names: tuple[str, ...], options: dict) -> None:
+    """Nobody fills a hole in a switchover, nor purges what a server needs that is cloned."""
+    history = simulate(Scenario(seed=seed, negatives=names, **options))
+    assert audit_history(history.blocks(512)).findings == []
+
+
+def test_a_case_and_an_upgrade_that_refuses_its_clone_are_refused() -> None:
+    """An applier stops at an anonymous group if the mode of its server is ON."""
+    with pytest.raises(ValueError, match="together make a fault"):
+        simulate(Scenario(seed=1, negatives=("clone_across_modes", "upgrade")))
