@@ -78,7 +78,7 @@ class SessionSettings:
     jars: Sequence[Path]
     log_file: Path
     master: str = "local[2]"
-    shuffle_partitions: int = 4
+    shuffle_partitions: int = 2
     memory: str = "2g"
     app_name: str = "tallystick"
     environment: Mapping[str, str] = field(default_factory=dict)
