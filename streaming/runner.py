@@ -82,7 +82,7 @@ class JobSettings:
         available_now: End when what is in the journal topic now has been audited.
         history_ends: With ``available_now``: nothing more will ever come, so what waits for more is
             decided, or reported as UNDECIDED, at the end.
-        max_blocks_per_trigger: Blocks of one micro-batch.
+        max_blocks_per_trigger: Blocks of one micro-batch, and other messages.
         disabled: Names of rules that are switched off.
         drain_timeout_s: A stop waits this long for the running micro-batch.
         journal_topic: Where blocks come from.
@@ -317,6 +317,7 @@ class AuditJob:
             options=self._settings.kafka,
             topic=self._settings.collect_topic,
             control_topic=self._settings.control_topic,
+            max_messages_per_trigger=self._settings.max_blocks_per_trigger,
         )
         writer = (
             audit_blocks(

@@ -73,11 +73,8 @@ def read_journal(
     A part of the topic that is gone (retention, or a topic made anew) does not stop the query:
     ``journal_holes`` names what was not read.
     """
-    messages = (
-        _messages(spark, bootstrap_servers, topic, options)
-        .option("maxOffsetsPerTrigger", max_blocks_per_trigger)
-        .option("includeHeaders", "true")
-        .option("failOnDataLoss", "false")
+    messages = _messages(spark, bootstrap_servers, topic, options, max_blocks_per_trigger).option(
+        "includeHeaders", "true"
     )
     is_name = F.length("key") <= INSTANCE_BYTES_MAX
     is_whole = F.length("value") <= BLOCK_BYTES_MAX
@@ -107,6 +104,7 @@ def read_requests(
     options: Mapping[str, str],
     topic: str = COLLECT_TOPIC,
     control_topic: str = CONTROL_TOPIC,
+    max_messages_per_trigger: int = MAX_BLOCKS_PER_TRIGGER,
 ) -> DataFrame:
     """The collect and the control topic from their beginning, as rows of ``schema.AUDIT_ROWS``.
 
@@ -117,15 +115,13 @@ def read_requests(
     known = {"kind": kind, "instance_id": F.lit("")}
     known |= {name: F.col(name) for name in ("partition", "offset")}
     known |= {"value": _cut("value", DEAD_LETTER_BYTES_MAX), "bytes": F.length("value")}
-    return (
-        _messages(spark, bootstrap_servers, f"{topic},{control_topic}", options)
-        .option("failOnDataLoss", "false")
-        .load()
-        .select(
-            *(
-                known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
-                for field in AUDIT_ROWS
-            )
+    messages = _messages(
+        spark, bootstrap_servers, f"{topic},{control_topic}", options, max_messages_per_trigger
+    )
+    return messages.load().select(
+        *(
+            known.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name)
+            for field in AUDIT_ROWS
         )
     )
 
@@ -136,9 +132,16 @@ def _cut(name: str, length: int) -> Column:
 
 
 def _messages(
-    spark: SparkSession, bootstrap_servers: str, topics: str, options: Mapping[str, str]
+    spark: SparkSession,
+    bootstrap_servers: str,
+    topics: str,
+    options: Mapping[str, str],
+    max_per_trigger: int,
 ) -> DataStreamReader:
-    """Topics, with commas between, from the beginning, or from where the query's checkpoint is."""
+    """Topics, with commas between, from the beginning, or from where the query's checkpoint is.
+
+    So many messages of them together are in a micro-batch at most; each topic has its share.
+    """
     return (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -146,4 +149,6 @@ def _messages(
         .option("subscribe", topics)
         .option("startingOffsets", "earliest")
         .option("kafka.max.poll.records", POLL_RECORDS_MAX)
+        .option("maxOffsetsPerTrigger", max_per_trigger)
+        .option("failOnDataLoss", "false")
     )

@@ -8,7 +8,14 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from streaming_journals import history, make_topics, produce, read_topic, send_block
+from streaming_journals import (
+    history,
+    make_topics,
+    produce,
+    read_topic,
+    send_block,
+    send_raw,
+)
 
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_headers, encode_block
@@ -107,6 +114,21 @@ def test_poison_stays_with_its_key(spark, broker, tmp_path, limit: int):
         assert size < limit
     if limit == MESSAGE_BYTES_MAX:
         _check_letters(messages, journal)
+
+
+@pytest.mark.parametrize("topic", ["collect_topic", "control_topic"])
+def test_a_flood_of_requests_comes_in_parts(spark, broker, tmp_path, topic: str):
+    """As many messages as one micro-batch may have blocks, not all at once."""
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    for _ in range(30):
+        send_raw(servers, topics[topic], b"key", b"rubbish")
+    settings = JobSettings(
+        servers, tmp_path / "cp", tmp_path / "out", available_now=True,
+        max_blocks_per_trigger=10, **topics,
+    )  # fmt: skip
+    metrics = run(spark, settings)
+    assert (30, 3) == (metrics["dead_letters"], metrics["micro_batches"])
 
 
 def _check_observations(out, *, is_lost: bool) -> None:
