@@ -23,6 +23,9 @@ PYTHON ?= $(shell for p in python3 python3.12 python3.11 python3.10 python3.13; 
 PIP := $(PY) -m pip --disable-pip-version-check --no-input
 say = @echo "tallystick: $(1)"
 
+# Tests start hundreds of processes: each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld a-day legal bench \
 	chaos mutate lint types lock clean
 
