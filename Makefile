@@ -26,6 +26,9 @@ say = @echo "tallystick: $(1)"
 # Tests start hundreds of processes: each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
 
+# Their JVMs live for seconds: the optimising compiler would cost more than it saves.
+test test-spark test-kafka test-mysqld: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
+
 .PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld a-day legal bench \
 	chaos mutate lint types lock clean
 
