@@ -259,6 +259,23 @@ def test_channels_are_told_as_they_are_configured(mysqld):
         assert [] == collector.channels()
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "LOCALHOST", "@@hostname"])
+def test_a_channel_to_the_server_itself_names_it(mysqld, host):
+    """Its receiver refuses the source before it has taken over its server_uuid."""
+    with session(mysqld.addresses()[HUB]) as admin:
+        port = admin.value("SELECT @@port")
+        host = admin.value("SELECT @@hostname") if host == "@@hostname" else host
+        change = "CHANGE REPLICATION SOURCE TO SOURCE_HOST = %s, SOURCE_PORT = %s FOR CHANNEL 'own'"
+        admin.run(change, (host, int(port)))
+        try:
+            with closing(Collector(settings_of(mysqld, HUB))) as collector:
+                reported = {body["channel"]: body for body in collector.channels()}
+        finally:
+            admin.run("RESET REPLICA ALL FOR CHANNEL 'own'")
+    named = {name: body.get("source_instance") for name, body in reported.items()}
+    assert named == {"source_a": None, "source_b": None, "own": HUB}
+
+
 def test_a_filter_is_told(mysqld):
     """Where replication filters may leave groups out, nothing is claimed of them."""
     stop, change = (
