@@ -289,18 +289,20 @@ def _file_name(binlog: BinlogReader, number: int | None) -> str | None:
 
 
 def _lost_from_log(row: Row) -> GtidSet:
-    """Own GTIDs that count as purged, never were in the log, and have older ones in it.
+    """Own GTIDs that became purged, never were in the log, and have older ones in it.
 
     Files are purged from the oldest on. At a start the server counts as purged what InnoDB has
-    committed and the log does not hold.
+    committed and the log does not hold. What was purged before is that of its data: a server that
+    was restored numbers on in the holes that its image has.
     """
     own, binlog, purged = row.server.server_uuid, row.binlog, row.state.purged
-    if purged is None or own is None:
+    before = row.baselines.purged
+    if purged is None or own is None or before is None:
         return GtidSet.EMPTY
     if not binlog.logged_is_complete or row.baselines.log_bin_was_off:
         return GtidSet.EMPTY
     logged = binlog.logged.freeze()
-    lost = (purged - logged - row.baselines.assigned).restrict(own)
+    lost = (purged - before - logged - row.baselines.assigned).restrict(own)
     kept = (logged - purged).restrict(own)
     oldest = {sid: first for sid, first, _ in reversed(list(kept))}
     return GtidSet.from_bounds(

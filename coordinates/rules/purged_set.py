@@ -167,8 +167,8 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
         "After a purge the server reads the oldest file's PREVIOUS_GTIDS and makes it the"
         " purged set; only GTIDs that came without a log are added. A set too small promises"
         " replicas groups that are gone, one too large refuses them groups that are there. Its"
-        " own GTIDs come through its log: one that counts as purged while the log still has"
-        " older ones was lost from the log, as by a power cut with sync_binlog other than 1."
+        " own GTIDs come through its log: one that becomes purged while the log still has older"
+        " ones was lost from the log, as by a power cut with sync_binlog other than 1."
     ),
     undecided_when=(
         "gtid_purged was not read, SHOW BINARY LOGS before and after it differ, a purge may lie"

@@ -124,11 +124,28 @@ def purged_matches_oldest_file__still_there(breaks: bool) -> Journal:
 def purged_matches_oldest_file__lost_from_the_log(breaks: bool) -> Journal:
     """A log that lost its end: what InnoDB had committed counts as purged behind the start."""
     journal = source()
+    journal.row(gtid_purged="")
     journal.binlog.group(f"{UUID_A}:{6 if breaks else 4}")
     if breaks:
         for gno in (4, 5):
             journal.executed.add(f"{UUID_A}:{gno}")
     journal.row(gtid_purged=f"{UUID_A}:4-5" if breaks else "")
+    return journal
+
+
+@case()
+def purged_matches_oldest_file__restored_with_a_hole(breaks: bool) -> Journal:
+    """A server numbers on in a hole of its image; what comes after that into the set was lost."""
+    journal = Journal()
+    journal.start(data_lineage="restored")
+    journal.binlog.open()
+    for gno in (1, 2, 5):
+        journal.executed.add(f"{UUID_A}:{gno}")
+    journal.binlog.group(f"{UUID_A}:3")
+    journal.row(gtid_purged=f"{UUID_A}:1-2:5")
+    if breaks:
+        journal.executed.add(f"{UUID_A}:6")
+    journal.row(gtid_purged=f"{UUID_A}:1-2:5{'-6' if breaks else ''}")
     return journal
 
 
