@@ -11,19 +11,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
-from contextlib import closing
 from typing import TYPE_CHECKING, final
 from uuid import uuid4
 
-from tallystick.coordinates.events.block_codec import decode_block
 from tallystick.coordinates.events.epoch_claim import EpochClaim, encode_claim, parse_claim
-from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.topics import COLLECT_TOPIC, JOURNAL_TOPIC
+from tallystick.producers.journal_reader import written_since
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_clients.errors import BrokerUnreachableError, SupersededError
 
 if TYPE_CHECKING:
-    from tallystick.producers.kafka_clients.protocol import KafkaClient, Message
+    from tallystick.producers.kafka_clients.protocol import KafkaClient
 
 _LOOK_BACK_MS = 3_600_000
 """So much of the topic is read first: it has all instances that are being observed."""
@@ -60,33 +58,13 @@ def next_epochs(
     for since_ms in (max(0, now_ms - _LOOK_BACK_MS), 0):
         if not missing:
             break
-        keys = {name.encode(): name for name in missing}
-        opened = (client or kafka_client()).open_reader(bootstrap_servers, topic, since_ms=since_ms)
-        deadline = time.monotonic() + _READ_DEADLINE_S
-        with closing(opened) as reader:
-            while not reader.is_past_start:
-                if time.monotonic() > deadline:
-                    raise BrokerUnreachableError(
-                        bootstrap_servers, "the journal was not read to its end"
-                    )
-                for message in reader.read(0.2):
-                    name = keys.get(message.key or b"")
-                    epoch = None if name is None else _epoch(message)
-                    if name is not None and epoch is not None:
-                        epochs[name] = max(epochs[name], epoch + 1)
-                        missing.discard(name)
+        found = written_since(
+            bootstrap_servers, missing, since_ms, topic, client, deadline_s=_READ_DEADLINE_S
+        )
+        for block in found:
+            epochs[block.instance_id] = max(epochs[block.instance_id], block.epoch + 1)
+            missing.discard(block.instance_id)
     return epochs
-
-
-def _epoch(message: Message) -> int | None:
-    """The epoch of a block, None if the message is none."""
-    try:
-        # Read whole: a header alone is anybody's.
-        return decode_block(
-            message.value or b"", key=message.key, headers=message.headers or None
-        ).epoch
-    except BlockError:
-        return None
 
 
 @final

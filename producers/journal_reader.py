@@ -5,7 +5,9 @@ Nothing is committed and no group is joined: who reads here leaves no trace on t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection, Iterator
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, final
 
 from tallystick.coordinates.events.block_codec import decode_block
@@ -14,6 +16,7 @@ from tallystick.coordinates.events.journal import Block
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.topics import COLLECT_TOPIC, JOURNAL_TOPIC
 from tallystick.producers.kafka_clients.choice import kafka_client
+from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
 
 if TYPE_CHECKING:
     from tallystick.producers.kafka_clients.protocol import KafkaClient, Message
@@ -84,6 +87,49 @@ class JournalReader:
     def close(self) -> None:
         """Let go of the connections."""
         self._reader.close()
+
+
+def written_since(
+    bootstrap_servers: str,
+    instance_ids: Collection[str],
+    since_ms: int,
+    topic: str,
+    client: KafkaClient | None,
+    *,
+    deadline_s: float,
+) -> Iterator[Block]:
+    """The blocks of some instances that are in the journal topic, in its order, to its present end.
+
+    What cannot be read is passed over: it is whole blocks that are read, as a header alone may be
+    anybody's.
+
+    Args:
+        bootstrap_servers: ``host:port``, comma-separated.
+        instance_ids: Whose.
+        since_ms: From messages of this time on, milliseconds since 1970.
+        topic: The journal topic.
+        client: None: the default one, without properties.
+        deadline_s: How long that may take.
+
+    Raises:
+        BrokerUnreachableError: No broker answers, or not to the end.
+        TopicError: The topic does not exist.
+    """
+    keys = {instance_id.encode() for instance_id in instance_ids}
+    opened = (client or kafka_client()).open_reader(bootstrap_servers, topic, since_ms=since_ms)
+    deadline = time.monotonic() + deadline_s
+    with closing(opened) as reader:
+        while not reader.is_past_start:
+            if time.monotonic() > deadline:
+                raise BrokerUnreachableError(
+                    bootstrap_servers, "the journal was not read to its end"
+                )
+            for message in reader.read(0.2):
+                if message.key in keys:
+                    with suppress(BlockError):
+                        yield decode_block(
+                            message.value or b"", key=message.key, headers=message.headers or None
+                        )
 
 
 def send_request(

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
-from contextlib import closing
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tallystick.coordinates.events._record_fields import read_server_record
-from tallystick.coordinates.events.block_codec import decode_block
 from tallystick.coordinates.events.journal import Block, Stream
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.coordinates.values.topics import JOURNAL_TOPIC
-from tallystick.producers.kafka_clients.choice import kafka_client
-from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
+from tallystick.producers.journal_reader import written_since
 
 if TYPE_CHECKING:
     from tallystick.producers.kafka_clients.protocol import KafkaClient
@@ -44,27 +41,13 @@ def published_since(
         TopicError: The topic does not exist.
     """
     found: dict[str, list[Block]] = {instance_id: [] for instance_id in instance_ids}
-    keys = {instance_id.encode(): instance_id for instance_id in instance_ids}
-    opened = (client or kafka_client()).open_reader(bootstrap_servers, topic, since_ms=since_ms)
-    deadline = time.monotonic() + _DEADLINE_S
-    with closing(opened) as reader:
-        while not reader.is_past_start:
-            if time.monotonic() > deadline:
-                raise BrokerUnreachableError(
-                    bootstrap_servers, "the journal was not read to its end"
-                )
-            for message in reader.read(0.2):
-                instance_id = keys.get(message.key or b"")
-                if instance_id is None:
-                    continue
-                try:
-                    block = decode_block(
-                        message.value or b"", key=message.key, headers=message.headers
-                    )
-                    _check_server_records(block)
-                except JournalError:
-                    continue  # of somebody else: what is missing of our own is seen by its number
-                found[instance_id].append(block)
+    for block in written_since(
+        bootstrap_servers, instance_ids, since_ms, topic, client, deadline_s=_DEADLINE_S
+    ):
+        # Of somebody else, if one cannot be read: what is missing of our own is seen by its number.
+        with suppress(JournalError):
+            _check_server_records(block)
+            found[block.instance_id].append(block)
     return found
 
 

@@ -95,7 +95,8 @@ class Answers:
 
     Attributes:
         members: By instance.
-        retired: Instances that are no members any more, and since when.
+        retired: Instances that are no members any more, and since when; -1: since all that has
+            been read.
         strangers: Instances that were named because they are not listed.
         acknowledged: Absences that somebody knows of, by their names.
         unreadable: How many messages could not be read, by the time of the job's clock at which the
@@ -122,6 +123,10 @@ class Answers:
         """An instance need not answer until it starts anew."""
         self.retired[instance_id] = max(ts, self.retired.get(instance_id, 0))
         self.members.pop(instance_id, None)
+
+    def catch_up(self) -> None:
+        """All that was there has been read: the next start comes later, by whatever clock."""
+        self.retired = dict.fromkeys(self.retired, -1)
 
     def ask(self, asked: Iterable[str] | None, now_us: int, unanswered_max: int) -> None:
         """A request was read; of all members, or of those asked."""

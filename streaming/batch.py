@@ -25,6 +25,7 @@ from tallystick.coordinates.rules.observations import (
     MESSAGES_UNREADABLE,
     OTHERS_UNREADABLE,
 )
+from tallystick.streaming.doubts import doubt
 from tallystick.streaming.journal_holes import Read
 from tallystick.streaming.schema import (
     CONTROL,
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.rules.outcomes import Reason
 
 
 UNKNOWN_KEYS_MAX = 20
@@ -171,29 +171,4 @@ def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
         partition=row["partition"],
         offset=row["offset"],
         of_journal=row["kind"] == DEAD_LETTER,
-    )
-
-
-def doubt(code: ObservationCode, at: str, reason: Reason, **data: str | int) -> Observation:
-    """What leaves the run undecided and is about no single instance.
-
-    Args:
-        code: From the closed list.
-        at: Where it is.
-        reason: Its text, which names values of ``data``.
-        data: What the text names.
-    """
-    return Observation(
-        code=code,
-        instance_id="",
-        channel=None,
-        at=at,
-        reason=reason.code,
-        data=data,
-        rules=(),
-        is_undecided=True,
-        collection_id=None,
-        epoch=0,
-        sequence=0,
-        ts=0,
     )

@@ -34,8 +34,9 @@ from tallystick.coordinates.rules.topic_messages import Origin
 from tallystick.coordinates.state_codec import split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.coordinates.values.topics import FLEET
-from tallystick.streaming.batch import BatchContent, doubt, sort_out
-from tallystick.streaming.journal_holes import holes
+from tallystick.streaming.batch import BatchContent, sort_out
+from tallystick.streaming.doubts import doubt
+from tallystick.streaming.journal_holes import JournalTopic, holes
 from tallystick.streaming.membership import (
     leave_out_beyond,
     leave_out_retired,
@@ -134,6 +135,9 @@ class FleetStep:
         page_url: Where the audit's page is, for links in messages.
         backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it shows
             nothing about what has not come yet. None: there never is a backlog.
+        journal_topic: The journal topic's name.
+        topic_id: Returns its id, None where that is not known; called with each collection, at the
+            beginning and at the end. None: it is never known.
     """
 
     def __init__(
@@ -151,8 +155,11 @@ class FleetStep:
         fleet: str = FLEET,
         page_url: str | None = None,
         backlog_blocks: int | None = None,
+        journal_topic: str = "",
+        topic_id: Callable[[], str | None] | None = None,
     ) -> None:
         self._backlog_blocks = backlog_blocks
+        self._topic_name, self._topic_id = journal_topic, topic_id
         self._checkpoint = checkpoint
         self._tables = tables
         self._kafka = kafka
@@ -177,6 +184,8 @@ class FleetStep:
         self._checks = CollectionChecks(self._disabled)
         self._incidents = Incidents()
         self._verdicts = Verdicts()
+        self._topic = JournalTopic()
+        self._is_topic_compared = False
 
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Take one micro-batch."""
@@ -238,6 +247,8 @@ class FleetStep:
         answers.note_unreadable(reasons, now_us, self._deadline.unreadable_max)
         controls = list(answers.obey(content.controls))
         content.observations += holes(planned, content.read)
+        if content.requests or not self._is_topic_compared:
+            content.observations += self._compare_topic()
         content.observations += name_strangers(content.strangers, answers)
         output = self._fleet.absorb(content.fleet_events)
         seen = _newest_times(content.fleet_events)
@@ -248,6 +259,7 @@ class FleetStep:
         )
         outputs = [output]
         if is_caught_up:
+            answers.catch_up()
             wait_us = self._deadline.journal_us
             outputs.append(self._fleet.expire({name: ts - wait_us for name, ts in seen.items()}))
         step = self._step(content, outputs, rounds, missing)
@@ -277,6 +289,13 @@ class FleetStep:
             fleet_events=content.fleet_events,
             rounds=rounds,
         )
+
+    def _compare_topic(self) -> list[Observation]:
+        """Name a journal topic that is another one than before."""
+        if self._topic_id is None:
+            return []
+        self._is_topic_compared = True
+        return list(self._topic.compare(self._topic_name, self._topic_id()))
 
     def _contained(
         self,
@@ -344,10 +363,12 @@ class FleetStep:
         """
 
         def judge(content: BatchContent) -> _Step:
+            of_topic = self._compare_topic()
+            content.observations += of_topic
             # What is missing at the end of a journal may be in a block that could not be read.
-            has_unreadable = self._verdicts.has_unreadable
+            has_unread = self._verdicts.has_unread or bool(of_topic)
             output = self._fleet.absorb(content.fleet_events)
-            last = self._fleet.give_up() if has_unreadable else self._fleet.finish()
+            last = self._fleet.give_up() if has_unread else self._fleet.finish()
             rounds, missing = self._rounds.absorb(content.cuts, {}, now_us=0)
             closed, more_missing = self._rounds.finish()
             return self._settle(
@@ -367,6 +388,7 @@ class FleetStep:
         """
 
         def judge(content: BatchContent) -> _Step:
+            content.observations += self._compare_topic()
             output = self._fleet.give_up()
             rounds, missing = self._rounds.give_up(now_us, is_history=is_history)
             return self._settle(self._step(content, [output], rounds, missing))
@@ -523,11 +545,13 @@ class FleetStep:
             rounds, rest = split(data, "the collections")
             checks, rest = split(rest, "the checks")
             incidents, rest = split(rest, "the incidents")
-            verdicts, fleet = split(rest, "the verdicts")
+            verdicts, rest = split(rest, "the verdicts")
+            topic, fleet = split(rest, "the topic")
             self._rounds.restore(rounds)
             self._checks.restore(checks)
             self._incidents.restore(incidents)
             self._verdicts.restore(verdicts)
+            self._topic.restore(topic)
             self._fleet = FleetAudit.from_bytes(fleet)
             for name in (
                 self._fleet.reader.members.keys() - self._instances if self._instances else ()
@@ -535,7 +559,7 @@ class FleetStep:
                 self._forget(name)
         except StateError as error:
             self._begin()
-            self._verdicts.has_unreadable = True  # for all that is known
+            self._verdicts.has_unread = True  # for all that is known
             # What is broken does not heal by that: the tables know the incidents.
             self._incidents = Incidents.of(self._tables.incidents(batch_id))
             code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
@@ -544,8 +568,8 @@ class FleetStep:
             self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, error=why))
 
     def _state(self) -> bytes:
-        parts = (self._rounds, self._checks, self._incidents, self._verdicts, self._fleet)
-        return b"".join(part.to_bytes() for part in parts)
+        of_step = (self._rounds, self._checks, self._incidents, self._verdicts, self._topic)
+        return b"".join(part.to_bytes() for part in (*of_step, self._fleet))
 
     def _save(self, batch_id: int) -> None:
         state = self._state()

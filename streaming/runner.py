@@ -145,6 +145,7 @@ def run_job(
     watchers: Sequence[Watcher] = (),
     started: Callable[[], None] | None = None,
     alert: AlertTaker | None = None,
+    topic_id: Callable[[], str | None] | None = None,
 ) -> dict[str, float]:
     """Start Spark, run the job in it until it ends, and stop Spark.
 
@@ -157,6 +158,7 @@ def run_job(
         watchers: Take what is more than a number.
         started: Called once when the queries run.
         alert: Takes what people are alerted of.
+        topic_id: Returns the journal topic's id, None where that is not known.
 
     Returns:
         The metrics at the end.
@@ -169,7 +171,9 @@ def run_job(
         spark = start_session(session)
         try:
             metrics = Metrics(report, watchers)
-            job = AuditJob(spark, settings, checkpoint, validate, metrics, alert=alert)
+            job = AuditJob(
+                spark, settings, checkpoint, validate, metrics, alert=alert, topic_id=topic_id
+            )
             return job.run(stop, started)
         except (Py4JError, OSError) as error:
             ended = jvm_end()
@@ -190,6 +194,7 @@ class AuditJob:
         validate: Called with the cuts of each round.
         metrics: Receives all numbers.
         alert: Takes what people are alerted of.
+        topic_id: Returns the journal topic's id, None where that is not known.
     """
 
     def __init__(
@@ -201,6 +206,7 @@ class AuditJob:
         metrics: Metrics,
         *,
         alert: AlertTaker | None = None,
+        topic_id: Callable[[], str | None] | None = None,
     ) -> None:
         self._spark = spark
         self._settings = settings
@@ -229,6 +235,8 @@ class AuditJob:
             fleet=settings.fleet,
             page_url=settings.page_url,
             backlog_blocks=settings.max_blocks_per_trigger,
+            journal_topic=settings.journal_topic,
+            topic_id=topic_id,
         )
 
     def run(

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.results import IncidentState, ObservationCode, Verdict
+from tallystick.coordinates.rules.observations import (
+    TOPIC_MADE_ANEW,
+    TOPIC_MESSAGES_GONE,
+    TOPIC_PARTITION_GONE,
+)
 from tallystick.coordinates.state_codec import Bytes, encode, restore
 
 if TYPE_CHECKING:
@@ -17,6 +22,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.results import Finding, Incident, Observation
     from tallystick.streaming.rounds import Round
+
+_GONE = {each.code for each in (TOPIC_MADE_ANEW, TOPIC_MESSAGES_GONE, TOPIC_PARTITION_GONE)}
 
 
 @dataclass(eq=False)
@@ -31,8 +38,8 @@ class Verdicts:
         is_newest_undecided: A row of the newest closed collection, or its validation, is UNDECIDED.
         was_doubtful: An observation since the collection before it left something undecided.
         is_doubtful: An observation since it was closed did.
-        has_unreadable: A block could not be read: it may be the end of any instance's journal, as
-            its key may be what was damaged.
+        has_unread: A block could not be read, or messages were gone: they may be the end of any
+            instance's journal, as a key may be what was damaged.
     """
 
     gravest: Verdict = Verdict.CONSISTENT
@@ -41,7 +48,7 @@ class Verdicts:
     is_newest_undecided: bool = False
     was_doubtful: bool = False
     is_doubtful: bool = False
-    has_unreadable: bool = False
+    has_unread: bool = False
 
     def absorb(
         self,
@@ -65,8 +72,9 @@ class Verdicts:
         rows = [Verdict(cut.verdict) for cut in cuts]
         self.gravest = Verdict.merge((self.gravest, *rows, *validations, *doubts, *broken))
         self.has_rows = self.has_rows or bool(cuts)
-        self.has_unreadable = self.has_unreadable or any(
-            seen.code is ObservationCode.BLOCK_UNREADABLE for seen in observations
+        self.has_unread = self.has_unread or any(
+            seen.code is ObservationCode.BLOCK_UNREADABLE or seen.reason in _GONE
+            for seen in observations
         )
         self.is_doubtful = self.is_doubtful or bool(doubts)
         closed = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING
 
 from tallystick import terminal
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 PATIENCE_S = 60.0
 FIRST_PAUSE_S = 1.0
+ID_TIMEOUT_S = 2.0
 
 
 def client_of(settings: Settings) -> KafkaClient:
@@ -101,6 +103,16 @@ def send_patiently(settings: Settings, topic: str, key: bytes, value: bytes) -> 
                 )
             time.sleep(pause_s)
             pause_s *= 2
+
+
+def journal_topic_id(settings: Settings) -> str | None:
+    """The journal topic's id, None where nobody says it."""
+    try:
+        opened = client_of(settings).open_admin(settings.bootstrap_servers, ID_TIMEOUT_S)
+        with closing(opened) as admin:
+            return admin.topic_id(f"{settings.topic_prefix}.journal")
+    except BrokerUnreachableError:
+        return None
 
 
 def epochs_after(settings: Settings, instance_ids: Collection[str]) -> dict[str, int]:

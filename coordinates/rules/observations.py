@@ -48,6 +48,11 @@ TOPIC_PARTITION_GONE = reason(
     "topic {topic!r}, partition {partition}: expected offset {expected}, and the partition is gone:"
     " the topic was made anew",
 )
+TOPIC_MADE_ANEW = reason(
+    "topic_made_anew",
+    "topic {topic!r} was made anew: its id was {expected}, and is {found}; of the new one, messages"
+    " before the offsets that had been read are not read",
+)
 MESSAGE_UNREADABLE = reason("message_unreadable", "{error}")
 MESSAGES_UNREADABLE = reason(
     "messages_unreadable",

@@ -7,8 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final
+from uuid import UUID
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicCollection,
+    TopicPartition,
+)
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its __all__
     AdminClient,
     ConfigResource,
@@ -28,7 +36,7 @@ from tallystick.producers.kafka_clients.errors import (
     not_allowed,
 )
 from tallystick.producers.kafka_clients.properties import KafkaProperties, without_secrets
-from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message
+from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message, topic_id_text
 from tallystick.producers.outages import OutageWatch
 from tallystick.producers.publisher import (
     CLIENT_ID,
@@ -393,6 +401,19 @@ class _Admin:
             and topic.partitions
             and all(partition.leader >= 0 for partition in topic.partitions.values())
         }
+
+    def topic_id(self, topic: str) -> str | None:
+        asked = self._client.describe_topics(
+            TopicCollection([topic]), request_timeout=self._timeout_s
+        )
+        try:
+            found = asked[topic].result(self._timeout_s + 1).topic_id
+        except KafkaException as error:
+            if error.args[0].code() in (*_NOT_ALLOWED, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                return None
+            raise BrokerUnreachableError(self._bootstrap_servers, error.args[0].str()) from error
+        high, low = found.get_most_significant_bits(), found.get_least_significant_bits()
+        return topic_id_text(UUID(int=high % 2**64 * 2**64 + low % 2**64))
 
     def create(
         self,

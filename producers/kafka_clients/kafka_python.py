@@ -30,7 +30,7 @@ from tallystick.producers.kafka_clients.errors import (
 )
 from tallystick.producers.kafka_clients.kafka_python_arguments import kafka_python_arguments
 from tallystick.producers.kafka_clients.properties import KafkaProperties
-from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message
+from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message, topic_id_text
 from tallystick.producers.outages import OutageWatch
 from tallystick.producers.publisher import (
     CLIENT_ID,
@@ -367,6 +367,13 @@ class _Admin:
             and topic["partitions"]
             and all(partition["leader_id"] >= 0 for partition in topic["partitions"])
         }
+
+    def topic_id(self, topic: str) -> str | None:
+        try:
+            [found] = self._client.describe_topics([topic])
+        except KafkaError as error:
+            raise _no_answer(self._bootstrap_servers, error) from error
+        return None if found["error_code"] else topic_id_text(found["topic_id"])
 
     def create(
         self,

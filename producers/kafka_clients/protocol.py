@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
+from uuid import UUID
 
 from tallystick.producers.publisher import Delivery, EventSink, KafkaSettings
 
@@ -47,11 +49,28 @@ class TopicReader(Protocol):
         """Let go of the connections."""
 
 
+def topic_id_text(found: UUID | None) -> str | None:
+    """A topic's id as Kafka's own tools print it, None where a broker gives none."""
+    if found is None or not found.int:
+        return None
+    return urlsafe_b64encode(found.bytes).rstrip(b"=").decode()
+
+
 class TopicAdmin(Protocol):
     """Topics: which there are, how they are kept."""
 
     def partitions(self) -> dict[str, int]:
         """How many partitions each topic has, of topics whose partitions all have a leader.
+
+        Raises:
+            BrokerUnreachableError: No broker answers.
+        """
+
+    def topic_id(self, topic: str) -> str | None:
+        """The id that the broker gave a topic when it was made, as Kafka's own tools print it.
+
+        Returns:
+            None if it is not known: the topic is not there, or the broker has no such ids.
 
         Raises:
             BrokerUnreachableError: No broker answers.

@@ -13,7 +13,7 @@ from tallystick.alerts.service import Alerts, sinks_of
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
-from tallystick.journal_topic import prepare_topics
+from tallystick.journal_topic import journal_topic_id, prepare_topics
 from tallystick.runs.health import JobHealth
 from tallystick.runs.metrics import JobMetrics
 from tallystick.runs.metrics_listener import MetricsListener
@@ -111,6 +111,7 @@ class Audit:
             report_collections=settings.report_collections,
             alert=alerts.take,
             watchers=(self._metrics, self._health),
+            topic_id=lambda: journal_topic_id(settings),
         )
         has_run = stream.run(
             lambda: self._job(jars), stop=stop, started=f"auditing {title}", watch=watch

@@ -73,6 +73,7 @@ class StreamRun:
         alert: Takes what people are alerted of.
         watchers: Take what the job shows of itself while it runs.
         report_collections: How many newest ones the result has in detail; None: all.
+        topic_id: Returns the journal topic's id, None where that is not known.
 
     Attributes:
         metrics: The job's newest numbers.
@@ -90,6 +91,7 @@ class StreamRun:
         report_collections: int | None = None,
         alert: AlertTaker | None = None,
         watchers: Sequence[Watcher] = (),
+        topic_id: Callable[[], str | None] | None = None,
     ) -> None:
         self._command = command
         self._directory = directory
@@ -100,6 +102,7 @@ class StreamRun:
         self._report_collections = report_collections
         self._alert = alert
         self._watchers = watchers
+        self._topic_id = topic_id
         self._begun_at = datetime.now(timezone.utc)
         self._validator: CollectionValidator | None = None
         self._stop = threading.Event()
@@ -189,6 +192,7 @@ class StreamRun:
                 watchers=(*self._watchers, OutageNotices(self._progress)),
                 started=report_started,
                 alert=self._alert,
+                topic_id=self._topic_id,
             )
         except Exception as error:  # noqa: BLE001  raised by the calling thread
             self._error = error

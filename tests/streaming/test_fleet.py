@@ -32,7 +32,7 @@ from tallystick.streaming.errors import TableError
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, NOT_LISTED, REQUEST
+from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, DEAD_LETTER, NOT_LISTED, REQUEST
 from tallystick.streaming.table_sink import TableSink
 from tests.support.results import finding
 
@@ -377,6 +377,28 @@ def test_one_that_has_started_since_its_retirement_is_judged(tmp_path):
     assert {"b"} == {cut.instance_id for cut in cuts_of(tmp_path / "2")}
 
 
+@pytest.mark.parametrize("is_backlog", [False, True])
+def test_a_start_that_is_read_after_a_retirement_is_later_by_whatever_clock(tmp_path, is_backlog):
+    """That of who retires it is far ahead; only of a backlog the times decide."""
+    limit = {"backlog_blocks": 1} if is_backlog else {}
+    control = pa.Table.from_pylist([retiring("a", 10**17)], schema=ARROW_AUDIT_ROWS)
+    blocks = pa.Table.from_pylist(
+        [
+            {
+                **dict.fromkeys(ARROW_AUDIT_ROWS.names),
+                "kind": DEAD_LETTER,
+                "instance_id": "",
+                "reason": "x",
+            }
+        ],
+        schema=ARROW_AUDIT_ROWS,
+    )
+    fleet = step(tmp_path, Recorder(), **limit)
+    fleet.absorb(pa.concat_tables([control, blocks]), 0, NOW_US)
+    fleet.absorb(BATCHES[0], 1, NOW_US)
+    assert ("a" in {cut.instance_id for cut in cuts_of(tmp_path)}) != is_backlog
+
+
 def test_who_is_not_listed_is_named_once(tmp_path):
     """Its blocks are counted and nothing else."""
     row = {"kind": NOT_LISTED, "instance_id": "z", "blocks": 3}
@@ -469,6 +491,29 @@ def test_a_state_that_cannot_be_read_at_the_end_is_reported(tmp_path, end):
     end(step(tmp_path, Recorder()))
     rows = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
     assert ObservationCode.STATE_UNREADABLE in {one.code for one in rows if one.is_undecided}
+
+
+@pytest.mark.parametrize("when", ["running", "asked", "stopped", "ending"])
+def test_a_topic_that_was_made_anew_leaves_the_run_undecided(tmp_path, when):
+    """Under a running job with the next collection, under a stopped one at its start or end."""
+    ids = ["one"]
+    settings = {"journal_topic": "j", "topic_id": lambda: ids[-1]}
+    fleet = step(tmp_path, Recorder(), **settings)
+    fleet.absorb(BATCHES[0], 0, NOW_US)
+    ids.append("other")
+    request = encode_request(CollectRequest("c", NOW_US, None))
+    if when in ("stopped", "ending"):
+        fleet = step(tmp_path, Recorder(), **settings)
+    if when == "ending":
+        fleet.finish()
+    else:
+        table = asked(request, REQUEST) if when == "asked" else BATCHES[1]
+        fleet.absorb(table, 1, NOW_US)
+        fleet.absorb(asked(request, REQUEST), 2, NOW_US)
+    rows = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    [named] = [one for one in rows if one.reason == "topic_made_anew"]
+    assert named.is_undecided
+    assert named.data == {"topic": "j", "expected": "one", "found": "other"}
 
 
 def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):

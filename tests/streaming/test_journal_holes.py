@@ -6,7 +6,7 @@ import pytest
 
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
-from tallystick.streaming.journal_holes import PlannedOffsets, Read, holes
+from tallystick.streaming.journal_holes import JournalTopic, PlannedOffsets, Read, holes
 
 FOUND = "topic 'j', partition 1: expected offset {}, found {}: messages are gone"
 GONE = "topic 'j', partition 1: expected offset {}, and the partition is gone"
@@ -32,6 +32,20 @@ def test_a_hole_is_named_with_what_was_expected_and_found(start, end, read, name
     wanted = [] if named is None else [named]
     assert wanted == [observation_text(one)[: len(named or "")] for one in found]
     assert all(one.is_undecided for one in found)
+
+
+def test_a_topic_that_was_made_anew_is_known_by_its_id():
+    """It is named once, whatever its offsets; the id is part of the state."""
+    topic = JournalTopic()
+    assert not list(topic.compare("j", "one"))
+    topic.restore(JournalTopic("one").to_bytes())
+    assert not list(topic.compare("j", None))
+    [found] = topic.compare("j", "other")
+    assert found.is_undecided
+    assert observation_text(found).startswith(
+        "topic 'j' was made anew: its id was one, and is other"
+    )
+    assert not list(topic.compare("j", "other"))
 
 
 def test_what_was_planned_is_in_sparks_files(tmp_path):

@@ -14,7 +14,7 @@ from tallystick.streaming.verdicts import Verdicts
 GOOD, DOUBT, BROKEN = Verdict.CONSISTENT, Verdict.UNDECIDED, Verdict.INCONSISTENT
 OPEN = SimpleNamespace(state=IncidentState.OPEN)
 KNOWN = SimpleNamespace(state=IncidentState.ACKNOWLEDGED)
-SEEN = SimpleNamespace(is_undecided=True, code=ObservationCode.JOURNAL_GAP)
+SEEN = SimpleNamespace(is_undecided=True, code=ObservationCode.JOURNAL_GAP, reason="")
 
 
 def closed(name: str, *rows: Verdict, is_late: bool = False, ts: int = 1) -> Round:

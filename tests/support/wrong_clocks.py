@@ -10,7 +10,13 @@ from random import Random
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.coordinates.events.journal import Block, RecordType, Stream, concatenate
+from tallystick.coordinates.events.journal import (
+    Block,
+    BlockBuilder,
+    RecordType,
+    Stream,
+    concatenate,
+)
 
 Times = npt.NDArray[np.int64]
 Shown = Callable[[Times, int], Times]
@@ -46,6 +52,25 @@ def clock_set(shown: Shown) -> Tamper:
     def tamper(block: Block, rng: Random) -> Block:
         first = rng.randrange(1, len(block))
         return _shown_from(block, first, shown, is_received=True)
+
+    return tamper
+
+
+def goes_on(shown: Shown) -> Tamper:
+    """From some record on another process observes, by a clock that shows other times."""
+
+    def tamper(block: Block, rng: Random) -> Block:
+        first = rng.randrange(1, len(block))
+        builder = BlockBuilder(block.instance_id, epoch=block.epoch, first_sequence=first)
+        ts = int(block.columns["ts"][first])
+        builder.server_record(RecordType.OBSERVER, {"clock": "the second one"}, ts=ts)
+        rest = replace(block.take(first, len(block)), first_sequence=first + 1)
+        return _shown_from(
+            concatenate([block.take(0, first), builder.build(), rest]),
+            first,
+            shown,
+            is_received=True,
+        )
 
     return tamper
 
@@ -109,6 +134,12 @@ WRONG_CLOCKS: dict[str, Tamper] = {
     "an_hour_behind": always(ahead(-HOUR_US)),
     "three_seconds_ahead": always(ahead(3_000_000)),
     "three_seconds_behind": always(ahead(-3_000_000)),
+    "goes_on_three_seconds_ahead": goes_on(ahead(3_000_000)),
+    "goes_on_three_seconds_behind": goes_on(ahead(-3_000_000)),
+    "goes_on_half_a_minute_ahead": goes_on(ahead(30_000_000)),
+    "goes_on_half_a_minute_behind": goes_on(ahead(-30_000_000)),
+    "goes_on_an_hour_ahead": goes_on(ahead(HOUR_US)),
+    "goes_on_an_hour_behind": goes_on(ahead(-HOUR_US)),
     "a_minute_ahead": always(ahead(59_000_000)),
     "a_minute_behind": always(ahead(-59_000_000)),
     "nanoseconds": always(nanoseconds),

@@ -1,0 +1,35 @@
+"""Observations of what leaves the whole run undecided."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.results import Observation, ObservationCode
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.rules.outcomes import Reason
+
+
+def doubt(code: ObservationCode, at: str, reason: Reason, **data: str | int) -> Observation:
+    """What leaves the run undecided and is about no single instance.
+
+    Args:
+        code: From the closed list.
+        at: Where it is.
+        reason: Its text, which names values of ``data``.
+        data: What the text names.
+    """
+    return Observation(
+        code=code,
+        instance_id="",
+        channel=None,
+        at=at,
+        reason=reason.code,
+        data=data,
+        rules=(),
+        is_undecided=True,
+        collection_id=None,
+        epoch=0,
+        sequence=0,
+        ts=0,
+    )
