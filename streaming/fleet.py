@@ -220,8 +220,9 @@ class FleetStep:
         step = self._contained(
             batch_id,
             f"micro-batch {batch_id}",
+            content,
             lambda: sort_out(table),
-            lambda content: self._judge(content, now_us, planned),
+            lambda shown: self._judge(shown, now_us, planned),
         )
         self._deliver(batch_id, step)
         self._save(batch_id)
@@ -301,7 +302,8 @@ class FleetStep:
         self,
         batch_id: int,
         at: str,
-        content: Callable[[], BatchContent],
+        content: BatchContent,
+        again: Callable[[], BatchContent],
         judge: Callable[[BatchContent], _Step],
     ) -> _Step:
         """A step; where what an instance shows or has shown raises, without it: it enters anew.
@@ -309,21 +311,22 @@ class FleetStep:
         Args:
             batch_id: The step begins with the state before this micro-batch.
             at: What the step is called.
-            content: Makes what instances show in it; anew each time, as judging changes it.
+            content: What instances show in it.
+            again: Makes the same anew, as judging changes it.
             judge: Makes the step.
         """
         try:
-            return judge(content())
+            return judge(content)
         except Exception:  # noqa: BLE001  whose evidence it is, and what, is found out
             self._begin_at(batch_id)
-        names = content().instances | self._fleet.reader.members.keys()
+        names = again().instances | self._fleet.reader.members.keys()
 
         def of(some: Iterable[str], refused: Mapping[str, str]) -> _Step:
             left_out = names.difference(some)
             self._begin_at(batch_id)
             for name in left_out:
                 self._forget(name)
-            shown = content()
+            shown = again()
             shown.leave_out(left_out)
             shown.observations += evidence_refused(refused, at)
             return judge(shown)
@@ -410,7 +413,7 @@ class FleetStep:
                 fleet_events=[event for each in instances for event in each.fleet_events],
             )
 
-        step = self._contained(batch_id, "the end of the run", content, judge)
+        step = self._contained(batch_id, "the end of the run", content(), content, judge)
         self._deliver(END_BATCH, step, is_last=True)
         self._done_batch_id = None
 
