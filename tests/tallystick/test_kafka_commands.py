@@ -168,7 +168,7 @@ def test_findings_go_to_a_topic(connected, broker):
 @pytest.mark.parametrize(
     ("name", "ways"),
     [
-        ("errant_write", [((), ("--history-goes-on",))]),
+        ("errant_write", [(("--history-ends",), ())]),
         ("reset_master_reuse", [((), ("--history-goes-on",)), (("--history-ends",), ())]),
     ],
 )
