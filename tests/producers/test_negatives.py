@@ -302,10 +302,30 @@ def test_a_hole_is_filled_by_a_transaction_of_each_server() -> None:
             ("recovery_on_same_server", "skipped_numbers"),
             {"topology": "single", "profile": "wl9452", "writes_per_second": 5.0},
         ),
+        (
+            1000599,
+            ("backup_under_read_lock", "persister_burst", "galera_snapshot"),
+            {"profile": "wl9452", "writes_per_second": 3.0, "max_binlog_size": 4096},
+        ),
+        (
+            1000438,
+            ("refused_collection", "reset_binary_logs", "backup_locks"),
+            {"topology": "single", "writes_per_second": 5.0},
+        ),
+        (
+            2002128,
+            ("clone_then_failover", "persister_xa"),
+            {"writes_per_second": 3.0, "max_binlog_size": 4096},
+        ),
+        (
+            1000282,
+            ("crash_source", "recovery_on_new_server", "persister_reset"),
+            {"writes_per_second": 5.0},
+        ),
     ],
 )
 def test_no_case_makes_a_fault_of_another(seed: int, names: tuple[str, ...], options: dict) -> None:
-    """Nobody fills a hole in a switchover or purges what a clone needs; holes are filled later."""
+    """Nobody purges what a clone needs, nor resets what a replica reads; locks are asked again."""
     history = simulate(Scenario(seed=seed, negatives=names, **options))
     assert audit_history(history.blocks(512)).findings == []
 

@@ -14,6 +14,10 @@ from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.assemble import Fleet, History, simulate
 from tallystick.producers.simulator.kernel.scenario import PROFILES, TOPOLOGIES, Scenario
+from tallystick.producers.simulator.kernel.transactions import GroupKind
+from tallystick.producers.simulator.server import commit, workload
+from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
+from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import Record, bodies_of, files, groups, records
 
 DIGEST = """
@@ -377,3 +381,26 @@ def test_unknown_scenario_values_are_refused() -> None:
 
 def _number(name: str) -> int:
     return int(name.rpartition(".")[2])
+
+
+@pytest.mark.parametrize("is_blocked", [False, True])
+def test_a_semi_sync_source_waits_for_its_replica_or_its_time_out(is_blocked: bool) -> None:
+    """The commit stage comes after the group is in the relay log, or after a second without."""
+    fleet = Fleet(Scenario(seed=3, topology="pair", writes_per_second=0.001, acts=False))
+    source, replica = fleet.instances["source-a"], fleet.instances["replica-a1"]
+    [channel] = replica[ChannelMap].configured
+    channel[Receiver].semi_sync = True
+    fleet.run(fleet.now + 100_000)
+    if is_blocked:
+        replica.blocked_until = fleet.now + 3_000_000
+    began = fleet.now
+    group = workload.make_group(fleet.rng, GroupKind.INNODB, source.server_id, fleet.now)
+    commit.commit(fleet, source, group)
+    assert group.sid is not None
+    gtid = group.sid, group.gno
+    while gtid not in source[GtidState].executed:
+        has_received = gtid in channel[Receiver].retrieved
+        fleet.run(fleet.now + 100)
+    assert has_received != is_blocked
+    waited = fleet.now - began
+    assert 1_000_000 <= waited <= 1_000_200 if is_blocked else 1_500 < waited < 100_000

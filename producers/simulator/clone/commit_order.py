@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.transactions import Group
     from tallystick.producers.simulator.server.commit_queue import Pending
 
-_XA_KINDS = frozenset({GroupKind.XA_PREPARE, GroupKind.XA_COMMIT})
+_XA_KINDS = frozenset(
+    {
+        GroupKind.XA_PREPARE,
+        GroupKind.XA_COMMIT,
+        GroupKind.XA_ROLLBACK,
+        GroupKind.XA_ONE_PHASE,
+    }
+)
 
 
 @dataclass(slots=True)

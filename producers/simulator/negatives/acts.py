@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from tallystick.producers.simulator.backup.lock_state import BackupLocks
 from tallystick.producers.simulator.innodb.gtid_persistence import GtidPersistence
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.clients import Clients
@@ -33,6 +34,11 @@ def sources(fleet: World) -> list[Instance]:
 def replicas(fleet: World) -> list[Instance]:
     """The instances that have a channel."""
     return [instance for instance in fleet.instances.values() if instance[ChannelMap].channels]
+
+
+def is_reset_harmless(instance: Instance) -> bool:
+    """Whether nobody replicates from a server or backs it up: its log can begin anew."""
+    return not instance[ChannelMap].subscribers and not any(instance[BackupLocks].holders.values())
 
 
 def foreign_uuid(fleet: World) -> str:

@@ -10,6 +10,7 @@ from tallystick.producers.simulator.negatives.acts import (
     SECOND_US,
     channels,
     foreign_uuid,
+    is_reset_harmless,
     near,
     replicas,
     sources,
@@ -171,7 +172,7 @@ class CrashReplica(Negative):
 
 
 def _reset_when_running(fleet: World, instance: Instance) -> None:
-    if instance.is_running:
+    if instance.is_running and is_reset_harmless(instance):
         administration.reset_binary_logs(fleet, instance)
     elif fleet.now < fleet.load_ends_at:
         fleet.schedule(fleet.now + SECOND_US // 10, instance, _reset_when_running, instance)

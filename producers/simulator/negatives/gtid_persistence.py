@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from tallystick.producers.simulator.innodb.gtid_persistence import CrashPoint, GtidPersistence
 from tallystick.producers.simulator.innodb.gtid_persister import TRANSACTIONS_MAX
 from tallystick.producers.simulator.kernel.transactions import GroupKind
-from tallystick.producers.simulator.negatives.acts import MS_US, after_ms, sources, watch_persisters
+from tallystick.producers.simulator.negatives.acts import (
+    MS_US,
+    after_ms,
+    is_reset_harmless,
+    sources,
+    watch_persisters,
+)
 from tallystick.producers.simulator.negatives.administration import (
     restart_with_log,
     restart_without_log,
@@ -121,8 +127,9 @@ def _crash_at(fleet: World, instance: Instance, point: CrashPoint) -> None:
 
 
 def _reset_in_a_write(fleet: World, instance: Instance) -> None:
-    if not instance[GtidPersistence].persister.is_writing:
-        fleet.schedule(fleet.now + MS_US, instance, _reset_in_a_write, instance)
+    if not (instance[GtidPersistence].persister.is_writing and is_reset_harmless(instance)):
+        if fleet.now < fleet.load_ends_at:
+            fleet.schedule(fleet.now + MS_US, instance, _reset_in_a_write, instance)
         return
     administration.reset_binary_logs(fleet, instance)
 

@@ -75,7 +75,10 @@ class RepositoriesMigrated(Negative):
     text = "positions go from table to file and back, and from engine to engine"
     options: ClassVar = {"topology": "pair"}
     # By position a crash repeats what a file, or a MyISAM table, did not get to know.
-    excludes: ClassVar = frozenset({"crash_between_steps", "crash_with_gaps"})
+    # Two that move them at once: one begins anew what the other has written.
+    excludes: ClassVar = frozenset(
+        {"crash_between_steps", "crash_with_gaps", "repositories_refused"}
+    )
 
     def arrange(self, fleet: World) -> None:
         for channel in channels(fleet):
@@ -111,8 +114,9 @@ class CrashWithGaps(Negative):
 
     name = "crash_with_gaps"
     text = "workers had committed after a gap; their bitmaps say what is left to execute"
-    # With such gaps no one position stands for the data of an image.
-    excludes: ClassVar = frozenset({"recovery_from_replica"})
+    # With such gaps no one position stands for the data of an image. An applier that a backup
+    # stopped leaves gaps, and relay log recovery by position knows nothing of them.
+    excludes: ClassVar = frozenset({"recovery_from_replica", "crash_in_zone"})
     options: ClassVar = {
         **_BY_POSITION,
         "applier_workers": 4,

@@ -30,7 +30,12 @@ from tallystick.producers.simulator.server.commit_queue import (
     Pending,
 )
 from tallystick.producers.simulator.server.gtid_state import GtidState
-from tallystick.producers.simulator.server.locks import MAY_COMMIT, MAY_EXECUTE, MAY_MOVE
+from tallystick.producers.simulator.server.locks import (
+    MAY_COMMIT,
+    MAY_EXECUTE,
+    MAY_MOVE,
+    MAY_WRITE,
+)
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.backup.threads import Thread
@@ -54,8 +59,10 @@ MAY_APPLY: Notice[[World, Channel]] = Notice("what an applier waited for has end
 _COMMIT_REDO_LENGTH = 60
 _HELD_BACK_US = 1_000
 """After this time a statement that was held back is tried again."""
-_SEMI_SYNC_US = (1_500, 6_000)
-"""Least and most time for which a semi-sync source waits for the acknowledgement."""
+_ACKNOWLEDGED_US = (1_500, 6_000)
+"""Least and most time from a replica's receipt to the source that waits for it."""
+_SEMI_SYNC_TIMEOUT_US = 1_000_000
+"""After that a commit goes on without an acknowledgement. Servers wait for ten seconds."""
 
 
 def assign_gtid(instance: Instance, group: Group) -> None:
@@ -168,15 +175,21 @@ def _run(
 
 def _schedule_commit_stage(fleet: World, instance: Instance, pending: Pending) -> None:
     waits = pending.channel is None and _is_semi_sync(instance)
-    least, most = _SEMI_SYNC_US if waits else fleet.pace.commit_stage_us
-    fleet.schedule(
-        fleet.now + fleet.rng.randrange(least, most),
-        instance,
-        _commit_stage,
-        instance,
-        pending,
-        instance[CommitQueue].generation,
-    )
+    after_us = _SEMI_SYNC_TIMEOUT_US if waits else fleet.rng.randrange(*fleet.pace.commit_stage_us)
+    generation = instance[CommitQueue].generation
+    fleet.schedule(fleet.now + after_us, instance, _commit_stage, instance, pending, generation)
+
+
+def acknowledge(fleet: World, channel: Channel, logged: LoggedGroup) -> None:
+    """A replica has a whole group in its relay log: a semi-sync source goes on with its commit."""
+    if not channel[Receiver].semi_sync:
+        return
+    source = channel.source
+    queue = source[CommitQueue]
+    for pending in queue.in_commit:
+        if pending.logged is logged:
+            at = fleet.now + fleet.rng.randrange(*_ACKNOWLEDGED_US)
+            fleet.schedule(at, source, _commit_stage, source, pending, queue.generation)
 
 
 def _is_kept_out(fleet: World, instance: Instance, group: Group, *, is_in_zone: bool) -> bool:
@@ -212,7 +225,9 @@ def _leave_behind(instance: Instance, group: Group) -> None:
 
 
 def _try_again(fleet: World, instance: Instance, group: Group) -> None:
-    if instance.is_running:
+    """Another lock may have been taken while it waited for the first."""
+    again = partial(_try_again, fleet, instance, group)
+    if instance.is_running and fleet.bus.emit(MAY_WRITE, instance, group.kind, again):
         commit(fleet, instance, group)
 
 

@@ -15,7 +15,7 @@ from tallystick.producers.simulator.replication_info.rpl_info_handler import (
     INFO_WRITE,
     record_write,
 )
-from tallystick.producers.simulator.server import applier, relay_log
+from tallystick.producers.simulator.server import applier, commit, relay_log
 from tallystick.producers.simulator.server.binary_log import (
     GREW,
     BinaryLog,
@@ -289,6 +289,7 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
             _leave_unflushed(channel, events)
         return False
     _try_to_flush(fleet, channel, events)
+    commit.acknowledge(fleet, channel, logged)
     if group.sid is not None:
         receiver.retrieved.add(group.sid, group.gno)
     receiver.cursor_entry += 1
