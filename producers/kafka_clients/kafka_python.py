@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, final
+from uuid import UUID
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
 from kafka.admin import ConfigResource, ConfigResourceType
@@ -373,7 +374,8 @@ class _Admin:
             [found] = self._client.describe_topics([topic])
         except KafkaError as error:
             raise _no_answer(self._bootstrap_servers, error) from error
-        return None if found["error_code"] else topic_id_text(found["topic_id"])
+        shown = found.get("topic_id")
+        return None if found["error_code"] or not shown else topic_id_text(UUID(str(shown)))
 
     def create(
         self,

@@ -49,9 +49,9 @@ class TopicReader(Protocol):
         """Let go of the connections."""
 
 
-def topic_id_text(found: UUID | None) -> str | None:
+def topic_id_text(found: UUID) -> str | None:
     """A topic's id as Kafka's own tools print it, None where a broker gives none."""
-    if found is None or not found.int:
+    if not found.int:
         return None
     return urlsafe_b64encode(found.bytes).rstrip(b"=").decode()
 
