@@ -3,7 +3,7 @@
 The servers are followed all the time: by tails that are asked after each act, when all servers are
 up, and by `tallystick tail` for `tallystick audit`, which asks while they are down, too. At the end
 they are checked. `make legal` repeats the acts for three minutes, on a machine that does nothing
-else; among the other tests each is done once.
+else; among the other tests they are done once.
 """
 
 from __future__ import annotations
@@ -242,10 +242,9 @@ ACTS: tuple[Callable[[Lab], None], ...] = (
 
 
 def acts() -> Iterator[Callable[[Lab], None]]:
-    """Each of them once, or all in their order again and again for SECONDS."""
-    if not SECONDS:
-        yield from dict.fromkeys(ACTS)
+    """Each of them once, or again and again for SECONDS."""
     until = time.monotonic() + SECONDS
+    yield from ACTS
     while time.monotonic() < until:
         yield from ACTS
 
