@@ -318,6 +318,11 @@ def test_a_hole_is_filled_by_a_transaction_of_each_server() -> None:
             {"writes_per_second": 3.0, "max_binlog_size": 4096},
         ),
         (
+            2002724,
+            ("backup_session_killed", "clone_recipient_crashes"),
+            {"writes_per_second": 8.0, "applier_workers": 4},
+        ),
+        (
             1000282,
             ("crash_source", "recovery_on_new_server", "persister_reset"),
             {"writes_per_second": 5.0},

@@ -236,8 +236,9 @@ def _go_on(
 
 def _write(fleet: World, instance: Instance) -> None:
     persister = instance[GtidPersistence].persister
+    has_gtids = bool(persister.flushing)
     _periodic_write(instance)
-    if instance[GtidPersistence].crash_at is CrashPoint.NUMBER and persister.flushing:
+    if instance[GtidPersistence].crash_at is CrashPoint.NUMBER and has_gtids:
         _crash(fleet, instance)
         return
     round_ = persister.round
@@ -252,12 +253,14 @@ def _update(fleet: World, instance: Instance) -> None:
 
 def _periodic_write(instance: Instance) -> None:
     """Clone_persist_gtid::periodic_write(): what was switched away goes into the table."""
-    written = instance[GtidPersistence].persister.flush_list()
+    persister = instance[GtidPersistence].persister
+    written = persister.flush_list()
     if not written:
         return
+    persister.flushing = []  # who flushes before the number has followed writes them not again
     gtid_state.save(instance, written)
     gtid_state.update_prev_gtids(instance, written)
-    collected = instance[GtidPersistence].persister.collected
+    collected = persister.collected
     _record(instance, "write", gtids=written.text(), oldest_trx_no=collected)
 
 
