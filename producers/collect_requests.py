@@ -56,7 +56,8 @@ class CollectRequests:
         Args:
             bootstrap_servers: ``host:port``, comma-separated.
             clock_us: Microseconds since 1970.
-            age_max_s: Requests that were made longer before this start are skipped.
+            age_max_s: Requests in the topic that were made longer before this start are skipped.
+                Those that come later are answered, whatever the two clocks show.
             notice: Takes one line about a message that was skipped.
             topic: The collect topic.
             client: None: the default one, without properties.
@@ -85,12 +86,14 @@ class CollectRequests:
         now = time.monotonic()
         if now - self._read_at > PAUSE_S:
             self._since = now
+        may_be_old = not self._reader.is_past_start
         found = self._reader.read(timeout_s)
         self._read_at = time.monotonic()
         has_waited = now - self._since < FETCH_S or not self._reader.is_past_start
-        return [replace(one, has_waited=has_waited) for one in self._recent(found)]
+        recent = self._recent(found, may_be_old=may_be_old)
+        return [replace(one, has_waited=has_waited) for one in recent]
 
-    def _recent(self, messages: list[Message]) -> Iterator[CollectRequest]:
+    def _recent(self, messages: list[Message], *, may_be_old: bool) -> Iterator[CollectRequest]:
         for message in messages:
             where = message.where
             if parse_claim(message.value) is not None:
@@ -101,7 +104,7 @@ class CollectRequests:
                 self.malformed += 1
                 self._notice(f"{where}: skipped, it is no request: {error}")
                 continue
-            if request.requested_at < self._oldest_us:
+            if may_be_old and request.requested_at < self._oldest_us:
                 self.stale += 1
                 self._notice(
                     f"{where}: skipped, collection {shorten(request.collection_id)} was requested"

@@ -253,7 +253,10 @@ class _Sink:
                 self._poll(0.1)
                 self._require_sound()
             except KafkaException as error:
-                raise DeliveryError(block, self._settings.topic, None, error) from error
+                # What was refused once is refused here, before it is sent.
+                is_allowed = error.args[0].code() not in _NOT_ALLOWED
+                reason = error if is_allowed else not_allowed("write")
+                raise DeliveryError(block, self._settings.topic, None, reason) from error
             else:
                 return
 

@@ -7,7 +7,7 @@ import socket
 import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -24,8 +24,6 @@ OTHER_LISTENERS = {
     "EXPIRED": {"ends": datetime.now(timezone.utc) - timedelta(days=1)},
     "ELSEWHERE": {"hosts": ("kafka.example",)},
 }
-
-
 TOKENS = "TOKENS"
 """The listener of OAUTHBEARER."""
 
@@ -66,6 +64,13 @@ class SecuredBroker:
             "ssl.certificate.location": str(self.security.directory / "client.pem"),
             "ssl.key.location": str(self.security.directory / "client.key"),
         }
+
+    def with_new_topics(self) -> SecuredBroker:
+        """The same broker with topics of their own, which nobody but the admin may use."""
+        found = replace(self, prefix=f"t{uuid.uuid4().hex[:8]}")
+        client, servers = kafka_client("confluent-kafka", self.admin), self.local.bootstrap_servers
+        ensure_topics(servers, tallystick_topics(2, found.prefix), client=client)
+        return found
 
     def user(self, rights: Iterable[Right]) -> dict[str, str]:
         """Variables for a new user with these rights."""
@@ -140,10 +145,7 @@ def running_secured_broker(directory: Path) -> Iterator[SecuredBroker]:
         _java_may_read((directory / "keys.json").as_uri()),
         LocalBroker(directory, port=port, security=more) as local,
     ):
-        found = SecuredBroker(local, ports, f"t{uuid.uuid4().hex[:8]}", directory, tokens)
-        client = kafka_client("confluent-kafka", found.admin)
-        ensure_topics(local.bootstrap_servers, tallystick_topics(2, found.prefix), client=client)
-        yield found
+        yield SecuredBroker(local, ports, "", directory, tokens).with_new_topics()
 
 
 def _of_tokens(keys: str) -> dict[str, str]:

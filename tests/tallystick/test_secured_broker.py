@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_rights import RIGHTS, Right
 from tests.support.secured_brokers import running_secured_broker
+from tests.support.started_commands import DEADLINE_S, Commands, wait_until
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "tests" / "real_journals" / "errant_write.jsonl"
-DEADLINE_S = 240
 CLIENTS = ("confluent-kafka", "kafka-python")
 INCIDENT = "0" * 24
 
@@ -26,6 +29,11 @@ COMMANDS = {
     "check, replay --output kafka": ("replay", str(STORED), "--output", "kafka=FINDINGS"),
 }
 ENDS = {"collect": 3, "check, replay --output kafka": 1}
+# Each with a client of its own: what they do with Kafka is the same code.
+LASTING = {
+    "tail": ("kafka-python", "tail", "--server", "nobody=127.0.0.1:1"),
+    "simulate": ("confluent-kafka", "simulate", "--topology", "single"),
+}
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +76,48 @@ def test_a_command_does_with_its_rights_and_not_with_one_less(
         assert f"topic '{secured_broker.prefix}.{missing.topic}'" in ran.err, missing
         assert "docs/kafka.md" in ran.err
         assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize("command", LASTING)
+def test_a_command_that_lasts_does_with_its_rights_and_not_with_one_less(
+    run_as, secured_broker, tmp_path, command
+):
+    """All at once, each with topics of its own; of a server that is down tail writes answers."""
+    client, *arguments = LASTING[command]
+    rights, started = RIGHTS[command], {}
+    servers = secured_broker.local.bootstrap_servers
+    admin = kafka_client("confluent-kafka", secured_broker.admin)
+    for missing in (None, *rights):
+        broker = secured_broker.with_new_topics()
+        variables = broker.user(right for right in rights if right != missing)
+        asks = broker.user(RIGHTS["collect"])
+        assert 3 == run_as(asks, "collect", "--deadline", "0.1").code
+        # Of an empty topic nothing is read.
+        admin.send(servers, f"{broker.prefix}.journal", b"somebody", b"")
+        directory = tmp_path / str(len(started))
+        directory.mkdir()
+        commands = commands_of(variables | {"TALLYSTICK_CLIENT": client}, directory)
+        started[missing] = broker, commands.start(*arguments), directory / "errors.0"
+    broker, process, errors = started.pop(None)
+    with closing(admin.open_reader(servers, f"{broker.prefix}.journal", since_ms=0)) as reader:
+        wait_until(
+            lambda: any(one.value for one in reader.read(0.1)) or process.poll(), "the journal"
+        )
+    process.send_signal(signal.SIGINT)
+    assert 0 == process.wait(DEADLINE_S), errors.read_text()
+    for missing, (broker, process, errors) in started.items():
+        # Who may read a topic sees it, and learns with the first block that it may not write.
+        assert (75 if missing == Right("WRITE", "journal") else 2) == process.wait(DEADLINE_S)
+        said = errors.read_text()
+        assert f"topic '{broker.prefix}.{missing.topic}'" in said, missing
+        assert "docs/kafka.md" in said
+        assert "Traceback" not in said
+
+
+def commands_of(variables, directory):
+    """Starts commands with these variables, in processes of their own."""
+    settings = {name.removeprefix("TALLYSTICK_"): value for name, value in variables.items()}
+    return Commands(directory, settings.pop("BOOTSTRAP_SERVERS"), **settings)
 
 
 def refusals(broker):
