@@ -294,6 +294,20 @@ def test_what_is_written_right_after_the_start_is_not_missed(topics, client, ahe
     assert found == [request]
 
 
+def test_a_topic_has_an_id_which_both_clients_show(topics):
+    """One that is made anew has another; one that is not there has none."""
+    servers, prefix = topics
+    admins = [kafka_client(client).open_admin(servers, DEADLINE_S) for client in CLIENTS]
+    ids = [
+        admin.topic_id(f"{prefix}.{name}") for name in ("journal", "collect") for admin in admins
+    ]
+    assert all(ids)
+    assert ids[0] == ids[1] != ids[2] == ids[3]
+    assert [admin.topic_id("nowhere") for admin in admins] == [None, None]
+    for admin in admins:
+        admin.close()
+
+
 def test_requests_of_a_topic_that_is_not_there_are_an_error(broker):
     """For both clients."""
     for client in CLIENTS:

@@ -34,6 +34,7 @@ from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import finding_document, observation_text
+from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.streaming import table_reader
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
@@ -96,10 +97,13 @@ def wait_until(condition, what: str) -> None:
         time.sleep(0.05)
 
 
-def run(spark, settings: JobSettings, stop=None, validate=None, watchers=()) -> dict[str, float]:
+def run(
+    spark, settings: JobSettings, stop=None, validate=None, *, watchers=(), topic_id=None
+) -> dict[str, float]:
     layout = Layout(SHUFFLE_PARTITIONS, settings.journal_topic)
     with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
-        job = AuditJob(spark, settings, checkpoint, validate, Metrics(watchers=watchers))
+        metrics = Metrics(watchers=watchers)
+        job = AuditJob(spark, settings, checkpoint, validate, metrics, topic_id=topic_id)
         return job.run(stop or threading.Event())
 
 
@@ -447,26 +451,45 @@ def test_a_missing_topic_is_waited_for(spark, broker, tmp_path):
 
 
 def test_a_journal_that_was_made_anew_is_a_hole(spark, broker, tmp_path):
-    """Blocks that are gone are named, not skipped in silence, and the job goes on."""
+    """Blocks that are gone are named, not skipped in silence, and the job goes on.
+
+    One that has as many blocks by then is known by its id.
+    """
     servers = broker.bootstrap_servers
     topics = make_topics(servers, partitions=1)
     journal = topics["journal_topic"]
+    asked = kafka_client("confluent-kafka").open_admin(servers, 10)
+
+    def topic_id() -> str | None:
+        return asked.topic_id(journal)
+
+    def make_anew() -> str | None:
+        admin.delete_topics([journal])[journal].result(30)
+        wait_until(lambda: journal not in admin.list_topics(timeout=10).topics, "topic gone")
+        wait_until(lambda: _is_made(admin, NewTopic(journal, 1, 1)), "topic made")
+        wait_until(topic_id, "topic known")
+        return topic_id()
+
     produce(servers, journal, BLOCKS, 50)
     settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
-    run(spark, settings)
+    run(spark, settings, topic_id=topic_id)
     expected = len(read_topic(servers, journal))
     admin = AdminClient({"bootstrap.servers": servers})
-    admin.delete_topics([journal])[journal].result(30)
-    wait_until(lambda: journal not in admin.list_topics(timeout=10).topics, "topic gone")
-    wait_until(lambda: _is_made(admin, NewTopic(journal, 1, 1)), "topic made")
+    ids = [topic_id(), make_anew()]
     produce(servers, journal, BLOCKS[:1], 400)
     found = len(read_topic(servers, journal))
-    run(spark, settings)
+    run(spark, settings, topic_id=topic_id)
     gone = f"topic {journal!r}, partition 0: expected offset {expected}, found {found}: messages"
-    assert [True] == [text.startswith(gone) for text in holes_of(tmp_path / "out")]
+    anew = f"topic {journal!r} was made anew: its id was {{}}, and is {{}};"
+    named = sorted([gone, anew.format(*ids)])
+    assert _begin_with(holes_of(tmp_path / "out"), named)
     produce(servers, journal, BLOCKS[2:], 400)
-    assert run(spark, settings)["blocks"] > 0
-    assert 1 == len(holes_of(tmp_path / "out"))
+    assert run(spark, settings, topic_id=topic_id)["blocks"] > 0
+    assert _begin_with(holes_of(tmp_path / "out"), named)
+    ids.append(make_anew())
+    produce(servers, journal, BLOCKS, 50)
+    assert run(spark, settings, topic_id=topic_id)["blocks"] > 0
+    assert _begin_with(holes_of(tmp_path / "out"), sorted([*named, anew.format(*ids[1:])]))
 
 
 def test_what_retention_has_passed_is_a_hole(spark, broker, tmp_path):
@@ -491,6 +514,11 @@ def holes_of(output) -> list[str]:
     seen = table_reader.observations_of(table_reader.read_observations(output))
     assert all(one.is_undecided for one in seen if not one.instance_id)
     return [observation_text(one) for one in seen if not one.instance_id]
+
+
+def _begin_with(found: list[str], beginnings: list[str]) -> bool:
+    pairs = zip(sorted(found), beginnings, strict=True)
+    return all(text.startswith(beginning) for text, beginning in pairs)
 
 
 def _is_made(admin, topic) -> bool:
