@@ -94,8 +94,10 @@ class EpochClaims:
         self._client = client or kafka_client()
         self._claimed: dict[str, int] = {}
         self._is_read_back: set[str] = set()
+        self._others: dict[str, int] = {}
+        """The highest epochs that others have claimed, as far as the topic was read."""
         self._before: dict[str, int] = {}
-        """The highest epochs that others had claimed when ours was read back."""
+        """The same when our own claim was read back."""
         self._later: dict[str, SupersededError] = {}
         since_ms = max(0, time.time_ns() // 1_000_000 - _CLAIMED_MS)
         self._reader = self._client.open_reader(
@@ -152,9 +154,10 @@ class EpochClaims:
             if claim.writer == self._writer:
                 if claim.epoch == ours:
                     self._is_read_back.add(name)
-            elif name not in self._is_read_back:
-                self._before[name] = max(claim.epoch, self._before.get(name, -1))
-            elif claim.epoch >= ours:
+                    self._before[name] = self._others.get(name, -1)
+                continue
+            self._others[name] = max(claim.epoch, self._others.get(name, -1))
+            if name in self._is_read_back and claim.epoch >= ours:
                 self._later[name] = SupersededError(name, claim.epoch, ours)
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ import time
 import uuid
 from contextlib import closing
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,56 @@ def test_a_later_claim_ends_an_earlier_one(broker, prefix, client) -> None:
                 assert third.claim({"c": 9}, going_on=["c"]) == {"c": 9}
             with closing(opened()) as third:
                 assert third.claim({"a": 7}, going_on=["a"]) == {"a": 9}
+
+
+class ReadsLate:
+    """A client whose readers bring nothing before there are some messages, then all at once."""
+
+    def __init__(self, messages: int) -> None:
+        self._client = kafka_client()
+        self._messages = messages
+        self.has_sent = threading.Event()
+
+    def send(self, *given: Any) -> None:
+        self._client.send(*given)
+        self.has_sent.set()
+
+    def open_reader(self, *given: Any, **named: Any) -> Any:
+        reader = self._client.open_reader(*given, **named)
+        read, held = reader.read, []
+
+        def read_late(timeout_s: float) -> list[Any]:
+            held.extend(read(timeout_s))
+            if len(held) < self._messages:
+                return []
+            found = held.copy()
+            held.clear()
+            self._messages = 1
+            return found
+
+        reader.read = read_late
+        return reader
+
+
+def test_a_claim_that_is_read_together_with_ones_own_counts(broker, prefix) -> None:
+    """Between a claim and a higher one others claim: what they have is not taken once more."""
+    late = ReadsLate(4)
+    topic = f"{prefix}.collect"
+    with (
+        closing(EpochClaims(broker.bootstrap_servers, topic=topic)) as first,
+        closing(EpochClaims(broker.bootstrap_servers, topic=topic)) as other,
+        closing(EpochClaims(broker.bootstrap_servers, topic=topic, client=late)) as slow,
+    ):
+        assert first.claim({"a": 5}) == {"a": 5}
+        taken: dict[str, int] = {}
+        thread = threading.Thread(target=lambda: taken.update(slow.claim({"a": 5})))
+        thread.start()
+        assert late.has_sent.wait(30)
+        assert other.claim({"a": 5}) == {"a": 6}
+        thread.join()
+        assert taken == {"a": 7}
+        assert other.poll()
+        assert not slow.poll()
 
 
 def test_of_those_that_begin_at_once_each_has_an_epoch_of_its_own(broker, prefix) -> None:
