@@ -580,7 +580,9 @@ class InstanceAudit(ServerRecordReader):
         taken_us = self.shown_ts - received_at if isinstance(received_at, int) else -1
         if was_doubtful or not 0 <= taken_us <= STEP_MAX_US:
             received_at = None  # it is not by the clock of this record
-        behind_us = clock.answered(requested_at, ts if received_at is None else ts - taken_us)
+        behind_us = 0
+        if "row" in body:  # without a row time goes on only when the server is there again
+            behind_us = clock.answered(requested_at, ts if received_at is None else ts - taken_us)
         if behind_us:
             ts += behind_us
             self.ts = ts

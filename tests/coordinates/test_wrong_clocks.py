@@ -16,6 +16,7 @@ from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.producers.simulator.assemble import simulate
+from tests.support.journals import UUID_A, Journal, audit
 from tests.support.orders import content, interleaved
 from tests.support.wrong_clocks import HOUR_US, WRONG_CLOCKS, whole_journals
 
@@ -183,3 +184,26 @@ def test_requests_without_any_relation_to_the_journal_set_nothing():
     times(clock, 1, 2)
     assert clock.answered(START, 2) == 0
     assert clock.lag is None
+
+
+def test_an_answer_without_a_row_sets_nothing():
+    """An observer's time stands still while the server is not there, and its clock does not."""
+    journal = Journal("a", UUID_A, 1).begin()
+    journal.ts = START
+
+    def answer(at_s: int) -> None:
+        received_at = START + at_s * SECOND_US
+        times = {"requested_at": received_at - SECOND_US // 4, "received_at": received_at}
+        if 10 < at_s < 30:
+            name = f"c-{at_s}"
+            journal.record("log_status", collection_id=name, error={"unreachable": True}, **times)
+            return
+        journal.ts = received_at
+        journal.row(**times)
+
+    for at_s in range(1, 60, 3):
+        answer(at_s)
+    result = audit(journal)
+    assert set(result.codes) == {ObservationCode.LOG_STATUS_MISSING}
+    shown = [cut.ts for cut in result.cuts if cut.answer == "row" and cut.scope == "instance"]
+    assert (shown[0], shown[-1]) == (START + SECOND_US + 1_000, journal.ts)
