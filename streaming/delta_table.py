@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -74,7 +73,9 @@ def _name(kind: TableKind) -> str:
     return f"tallystick {kind.name}, schema {SCHEMA_VERSION}"
 
 
-def append(table: DeltaTable, rows: pa.Table, run_id: str, batch: int | None) -> None:
+def append(
+    table: DeltaTable, rows: pa.Table, run_id: str, batch: int | None, written_us: int
+) -> None:
     """Commit rows, without the columns ``WRITTEN``; those of a number that is known are there.
 
     Args:
@@ -82,12 +83,12 @@ def append(table: DeltaTable, rows: pa.Table, run_id: str, batch: int | None) ->
         rows: At least one.
         run_id: Who writes.
         batch: The number, greater than that of the writer's commits before; None: without one.
+        written_us: When the micro-batch is written, microseconds: the same for all its tables.
     """
-    now = pa.scalar(time.time_ns() // 1000, TIMESTAMP)
     for name, value in (
         ("run", pa.scalar(run_id)),
         ("batch", pa.scalar(batch, pa.int64())),
-        ("written_at", now),
+        ("written_at", pa.scalar(written_us, TIMESTAMP)),
     ):
         rows = rows.append_column(name, pa.repeat(value, len(rows)))
     for left in reversed(range(ATTEMPTS)):

@@ -36,15 +36,13 @@ class Collections:
     Attributes:
         names: Their ids.
         first_ts: Time of the oldest row of them, microseconds.
-        written_since: None of their rows was written before.
-        is_all: There are no others.
+        written_since: None of their rows was written before; null: not known.
         is_whole: There are no older ones.
     """
 
     names: frozenset[str]
     first_ts: int
     written_since: pa.Scalar
-    is_all: bool
     is_whole: bool
 
 
@@ -62,12 +60,15 @@ def newest_collections(
     known = rows.group_by("collection_id").aggregate([("ts", "min"), ("written_at", "min")])
     until = known if upto is None else known.filter(_is_until(known["ts_min"], upto))
     shown = until.sort_by("ts_min").slice(0 if count is None else max(0, len(until) - count))
+    # A job that is killed may have written a collection in part, the rest with the same number
+    # later: but nothing of it before all of the micro-batch with rows before that.
+    written = known["written_at_min"]
+    since = pc.max(written.filter(pc.less(written, pc.min(shown["written_at_min"]))))
     first = pc.min(shown["ts_min"].cast(pa.int64())).as_py()
     return Collections(
         frozenset(shown["collection_id"].to_pylist()),
         first or 0,
-        pc.min(shown["written_at_min"]),
-        is_all=len(shown) == len(known),
+        since,
         is_whole=len(shown) == len(until),
     )
 
@@ -156,8 +157,8 @@ def read_validations(directory: Path, of: Collections | None = None) -> list[dic
 
 def _of_collections(directory: Path, kind: TableKind, of: Collections | None) -> pa.Table:
     where = None
-    if of is not None and not of.is_all:
-        # By the time of writing whole files are passed over.
+    if of is not None:
+        # Others may have been written since. By the time of writing whole files are passed over.
         where = pc.field("collection_id").isin(list(of.names))
         if of.written_since.is_valid:
             where &= pc.field("written_at") >= of.written_since

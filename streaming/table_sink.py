@@ -7,6 +7,7 @@ other runs are written by it, too: nothing here knows Spark.
 from __future__ import annotations
 
 import contextlib
+import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, final
 
@@ -90,17 +91,18 @@ class TableSink:
         if batch is END_BATCH:
             self.take_back_end()
         filled = {name: list(of_table) for name, of_table in values.items() if of_table}
+        now = time.time_ns() // 1_000
         # A commit waits for the disk most of the time.
-        list(self._writers.map(lambda name: self._append(name, filled[name], batch), filled))
+        list(self._writers.map(lambda name: self._append(name, filled[name], batch, now), filled))
         self._batches += bool(filled)
         if batch is not END_BATCH and self._batches >= UPKEEP_BATCHES:
             self._begin_upkeep(batch)
 
-    def _append(self, name: str, values: list[Any], batch: int | None) -> None:
+    def _append(self, name: str, values: list[Any], batch: int | None, now: int) -> None:
         with _one_sentence(name):
             table = self._tables.get(name) or made(self._directory, TABLES[name])
             self._tables[name] = table
-            append(table, arrow_rows(TABLES[name], values), self._run_id, batch)
+            append(table, arrow_rows(TABLES[name], values), self._run_id, batch, now)
 
     def incidents(self, before: int) -> list[Incident]:
         """Every incident, as it was written last before a micro-batch.

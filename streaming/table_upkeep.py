@@ -48,9 +48,9 @@ def keep_up(directory: Path, run_id: str, batch: int, retention: Retention) -> N
     """
     hours = made(directory, HOURS)
     sums = unsummed(directory, run_id, hours.transaction_version(run_id), batch)
-    if len(sums):
-        append(hours, sums, run_id, batch)
     now = datetime.now(timezone.utc)
+    if len(sums):
+        append(hours, sums, run_id, batch, int(now.timestamp() * 1_000_000))
     for kind in TABLES.values():
         table = existing(directory, kind)
         if table is None:

@@ -194,10 +194,10 @@ def test_a_micro_batch_that_comes_again_writes_the_same(
             patched.setattr(*broken[fails_at], lambda *_, **__: 1 / 0)
         if fails_at == "checks":  # between the commits of two tables
 
-            def append(table, rows, run_id, batch):
+            def append(table, rows, run_id, batch, written_us):
                 if rows.schema == tables.CHECKS.schema:
                     raise OSError("no room")
-                delta_table.append(table, rows, run_id, batch)
+                delta_table.append(table, rows, run_id, batch, written_us)
 
             patched.setattr(table_sink, "append", append)
         if fails_at:

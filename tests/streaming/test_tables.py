@@ -102,6 +102,39 @@ def test_of_two_checks_of_a_collection_the_later_counts(tmp_path):
     assert [other, later] == table_reader.read_checks(tmp_path)
 
 
+def test_a_collection_that_is_written_meanwhile_is_read_by_nobody(tmp_path):
+    """Tables are read one after the other: all are of the collections that were there first."""
+    sink = TableSink(tmp_path, "run")
+    held = SubjectCheck("a", "", "c1", 1, Check("lsn_order", Outcome.HOLDS))
+    row = Cut(collection_id="c1", instance_id="a", scope="instance", ts=1)
+    for count in (None, 5):
+        shown = None
+        for number, name in enumerate((f"{count}-1", f"{count}-2")):
+            cut, check = replace(row, collection_id=name), replace(held, collection_id=name)
+            sink.write(2 * (count or 0) + number, cuts=[cut], checks=[check])
+            shown = shown or table_reader.newest_collections(tmp_path, count)
+        assert {one.collection_id for one in table_reader.read_cuts(tmp_path, shown)} == shown.names
+        checks = table_reader.read_checks(tmp_path, shown)
+        assert {one.collection_id for one in checks} == shown.names
+
+
+def test_the_newest_collections_are_read_whole(tmp_path):
+    """Also where a job was killed between its tables, or wrote several collections at once."""
+    sink = TableSink(tmp_path, "run")
+    for batch in range(3):
+        names = [f"c-{batch}-{number}" for number in range(2)]
+        row = Cut(collection_id="", instance_id="a", scope="instance", ts=batch)
+        cuts = [replace(row, collection_id=name) for name in names]
+        held = Check("lsn_order", Outcome.HOLDS)
+        checks = [SubjectCheck("a", None, name, batch, held) for name in names]
+        sink.write(batch, checks=checks)
+        sink.write(batch, checks=checks, cuts=cuts)
+    for count in range(1, 7):
+        shown = table_reader.newest_collections(tmp_path, count)
+        read = table_reader.read_cuts(tmp_path, shown), table_reader.read_checks(tmp_path, shown)
+        assert [{one.collection_id for one in rows} for rows in read] == [shown.names] * 2
+
+
 def test_nothing_written_is_nothing_read(tmp_path):
     """A directory that was never written to is empty, not an error."""
     for read in (
@@ -158,7 +191,7 @@ def test_upkeep_keeps_the_rows_and_few_files(tmp_path, monkeypatch):
     monkeypatch.setattr(table_sink, "UPKEEP_BATCHES", 5)
     ago_ns = 0
     clock = time.time_ns
-    monkeypatch.setattr(delta_table.time, "time_ns", lambda: clock() - ago_ns)
+    monkeypatch.setattr(table_sink.time, "time_ns", lambda: clock() - ago_ns)
     sink = TableSink(tmp_path, "run", Retention(details_days=2, history_days=20))
     for number in range(16):
         ago_ns = (10 if number < 4 else 0) * 86_400 * 10**9
