@@ -9,6 +9,7 @@ SHELL := /bin/bash
 VENV := .venv
 PY := $(VENV)/bin/python
 STAMP := $(VENV)/.set-up
+CLASSES := $(VENV)/.classes
 # There while packages are being installed: pip takes a package that was cut short for a whole one.
 INCOMPLETE := $(VENV)/.incomplete
 LOG := $(VENV)/set-up.log
@@ -120,10 +121,10 @@ lint: $(STAMP)
 types: $(STAMP)
 	$(PY) -m mypy
 
-setup: $(STAMP)
+setup: $(CLASSES)
 	$(call say,set up in $(VENV))
 
-preflight: $(STAMP)
+preflight: $(CLASSES)
 	@$(PY) -m tallystick.deploy.preflight
 
 $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
@@ -131,7 +132,7 @@ $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 		echo "tallystick: There is no $(PYTHON). To fix: apt-get install python3 python3-venv" >&2; \
 		exit 2; }
 	@'$(PYTHON)' deploy/preflight.py --setup
-	$(call say,1/4 virtual environment in $(VENV))
+	$(call say,1/5 virtual environment in $(VENV))
 	@rm -f $@
 	@# One that was cut short, or made by a Python that has gone, is made anew.
 	@[ ! -e $(INCOMPLETE) ] && $(PY) -c 'import pip' 2>/dev/null \
@@ -139,7 +140,7 @@ $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 	@touch $(INCOMPLETE)
 	@$(PIP) install --quiet --require-hashes -r requirements/build.txt > $(LOG) 2>&1 \
 		|| { tail -n 12 $(LOG) >&2; exit 2; }
-	$(call say,2/4 locked packages (the first time about 700 MB and some minutes))
+	$(call say,2/5 locked packages (the first time about 700 MB and some minutes))
 	@$(PIP) install --progress-bar off --no-build-isolation --require-hashes \
 		-r requirements/lock.txt 2>&1 | tee $(LOG) | sed -un \
 		-e 's/^ *Downloading \([^ ]*\) (\([0-9]\{2,\}\.[0-9]* MB\)).*/  fetching \1, \2/p' \
@@ -148,12 +149,18 @@ $(STAMP): $(LOCKS) pyproject.toml deploy/jars.sha256
 		|| { grep -i '^ *error' $(LOG) | tail -n 6 >&2; \
 		echo "tallystick: the packages cannot be installed; all that pip said is in $(LOG)." >&2; \
 		exit 2; }
-	$(call say,3/4 the command tallystick)
+	$(call say,3/5 the command tallystick)
 	@$(PIP) install --quiet --no-deps --no-build-isolation --editable . > $(LOG) 2>&1 \
 		|| { tail -n 12 $(LOG) >&2; exit 2; }
 	@rm $(INCOMPLETE)
-	$(call say,4/4 jars)
+	$(call say,4/5 jars)
 	@$(PY) -m tallystick.deploy.jars
+	@touch $@
+
+# Apart: nothing needs them, and they are made again alone.
+$(CLASSES): $(STAMP) tallystick/runs/class_archives.py
+	$(call say,5/5 archives of the classes that Spark and the broker start with, in about a minute)
+	@$(PY) -m tallystick.runs.class_archives
 	@touch $@
 
 # On the oldest Python, so that the lock has its backports; newer ones ignore them.

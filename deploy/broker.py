@@ -24,8 +24,9 @@ from types import TracebackType
 from typing import Any, final
 
 from tallystick.deploy.broker_security import BrokerSecurity
+from tallystick.deploy.class_archives import with_archive
 from tallystick.deploy.errors import BrokerError
-from tallystick.deploy.jars import broker_classpath
+from tallystick.deploy.jars import BROKER, broker_classpath
 from tallystick.deploy.preflight import java_command, java_environment, java_problem, port_problem
 from tallystick.deploy.private_files import write_private
 from tallystick.deploy.processes import ProcessName, dying_with_parent, wait_until
@@ -87,6 +88,7 @@ class LocalBroker:
         dies_with_owner: bool = True,
         is_fresh: bool = False,
         security: Mapping[str, str] | None = None,
+        java_options: Sequence[str] | None = None,
         progress: Callable[[str], None] | None = None,
     ) -> None:
         """Describes a broker; nothing is started.
@@ -98,6 +100,7 @@ class LocalBroker:
             is_fresh: whether data of an earlier run is forgotten at the start.
             security: None: it speaks to everybody in the clear. Else it has TLS, SASL and ACLs;
                 these of its properties go over those of `BrokerSecurity`.
+            java_options: more options of its JVM; None: those that let it start fast.
             progress: called with a line of progress.
 
         Raises:
@@ -112,6 +115,7 @@ class LocalBroker:
         self._dies_with_owner = dies_with_owner
         self._is_fresh = is_fresh
         self._security = security
+        self._java_options = java_options
         self._progress = progress or (lambda _: None)
         self._child: subprocess.Popen[bytes] | None = None
         self._port: int | None = None
@@ -286,6 +290,7 @@ class LocalBroker:
         command = [
             java,
             f"-Xmx{HEAP_MIB}m",
+            *(with_archive(BROKER) if self._java_options is None else self._java_options),
             "-Djava.awt.headless=true",
             # Without PerfData Java keeps no file of a known name in /tmp.
             "-XX:-UsePerfData",
@@ -338,6 +343,7 @@ class LocalBroker:
         command = [
             java,
             "-Xmx256m",
+            *with_archive(BROKER),
             f"-Dlog4j2.configurationFile={LOG4J2_FILE.name}",
             *("-cp", classpath, "kafka.tools.StorageTool", "format"),
             *("--cluster-id", new_cluster_id(), "--config", PROPERTIES),

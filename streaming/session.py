@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -72,6 +73,7 @@ class SessionSettings:
             auditor query fixes it at its first run.
         memory: Heap of the driver, which in local mode is all of Spark.
         app_name: Name of the application in Spark's own views.
+        java_options: More options of the driver's JVM.
         environment: Variables of the JVM and of its workers, as those that hold secrets.
     """
 
@@ -81,6 +83,7 @@ class SessionSettings:
     shuffle_partitions: int = 2
     memory: str = "2g"
     app_name: str = "tallystick"
+    java_options: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -100,6 +103,7 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
             # Without PerfData Java keeps no file of a known name in /tmp.
             " -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
             f" -Dlog4j2.configurationFile={log4j2_file.as_uri()}"
+            f" {shlex.join(settings.java_options)}"
         ),
         # Workers find the packages beside this one.
         "spark.executorEnv.PYTHONPATH": os.pathsep.join(
@@ -215,7 +219,7 @@ def _log_to(log_file: Path, context: SparkContext) -> None:
     server.handle_error = handle_error
 
 
-def stop_session(spark: SparkSession) -> None:
+def stop_session(spark: SparkSession, deadline_s: float = JVM_STOP_S) -> None:
     """Stops the session and waits for its JVM, so that nothing is left running after it."""
     gateway = SparkContext._gateway  # noqa: SLF001  Spark has no other way to its process
     # A JVM that has ended cannot be asked to stop.
@@ -231,7 +235,7 @@ def stop_session(spark: SparkSession) -> None:
     if process.stdin is not None:
         process.stdin.close()  # The JVM ends with its standard input.
     try:
-        process.wait(JVM_STOP_S)
+        process.wait(deadline_s)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, final
 from tallystick import terminal
 from tallystick.alerts.metrics import AlertMetrics
 from tallystick.alerts.service import Alerts, sinks_of
+from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
@@ -154,6 +155,7 @@ class Audit:
         )
         session = SessionSettings(
             jars=jars,
+            java_options=with_archive(SPARK),
             log_file=self.directory / SPARK_LOG,
             master=settings.spark_master,
             shuffle_partitions=settings.spark_partitions,

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
 from tallystick.deploy.broker import LocalBroker
+from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
@@ -235,6 +236,7 @@ class Demo:
         )
         session = SessionSettings(
             jars=jars,
+            java_options=with_archive(SPARK),
             log_file=self._directory / SPARK_LOG,
             shuffle_partitions=PARTITIONS,
             memory="1g",

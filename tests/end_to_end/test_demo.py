@@ -16,6 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.deploy.class_archives import SPARK, with_archive
+from tallystick.deploy.jars import BROKER
+
 # It starts a broker of its own instead of asking for the fixture.
 pytestmark = pytest.mark.broker
 
@@ -39,7 +42,7 @@ def processes_in(directory: Path) -> list[str]:
         except OSError:
             continue
         if str(directory) in command or where.startswith(str(directory)):
-            found.append(command[:200])
+            found.append(command)
     return found
 
 
@@ -131,7 +134,9 @@ def test_a_signal_leaves_no_process_behind(tmp_path, said, number):
             break
     else:
         pytest.fail(f"the demonstration ended before it said {said!r}: {heard}")
-    assert len(processes_in(tmp_path)) > 0
+    started = processes_in(tmp_path)
+    for archive in (with_archive(BROKER), with_archive(SPARK) if "collection" in said else ()):
+        assert any(" ".join(archive) in one for one in started)
     # To the whole group, as a terminal's Ctrl-C and `timeout` do.
     os.killpg(process.pid, number)
     out, err = process.communicate(timeout=DEADLINE_S)
