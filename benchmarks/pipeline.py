@@ -39,6 +39,7 @@ from tallystick.coordinates.events.journal import Block, BlockBuilder, QueryVerb
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.deploy.broker import LocalBroker
+from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.producers.kafka_topics import Topic, ensure_topics, tallystick_topics
 from tallystick.producers.load.history import LoadPlan
@@ -237,7 +238,11 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
                 available_now=available_now,
                 **json.loads(topics),
             ),
-            SessionSettings(jars=spark_kafka_jars(), log_file=directory_path / "spark.log"),
+            SessionSettings(
+                jars=spark_kafka_jars(),
+                log_file=directory_path / "spark.log",
+                java_options=with_archive(SPARK),
+            ),
             stop=stop,
             report=report,
         )

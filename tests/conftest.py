@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tallystick.deploy.broker import LocalBroker
+from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.servers.lab import Lab
 from tests.support.labs import running_lab
@@ -49,7 +50,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 
     log_file = tmp_path_factory.mktemp("spark") / "spark.log"
     session = start_session(
-        SessionSettings(jars=spark_kafka_jars(), log_file=log_file, shuffle_partitions=2)
+        SessionSettings(
+            jars=spark_kafka_jars(),
+            log_file=log_file,
+            shuffle_partitions=2,
+            java_options=with_archive(SPARK),
+        )
     )
     yield session
     stop_session(session)

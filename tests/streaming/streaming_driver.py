@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tallystick.coordinates.results import Verdict
+from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.streaming.errors import StreamingError
 from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
 from tallystick.streaming.session import SessionSettings
@@ -41,7 +42,12 @@ def main() -> int:
         try:
             run_job(
                 JobSettings(**given),
-                SessionSettings(jars=jars, log_file=log_file, shuffle_partitions=2),
+                SessionSettings(
+                    jars=jars,
+                    log_file=log_file,
+                    shuffle_partitions=2,
+                    java_options=with_archive(SPARK),
+                ),
                 stop=stop,
                 validate=lambda _: Answer(),
                 report=report,

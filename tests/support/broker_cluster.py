@@ -17,7 +17,8 @@ from tallystick.deploy.broker import (
     new_cluster_id,
     server_properties,
 )
-from tallystick.deploy.jars import broker_classpath
+from tallystick.deploy.class_archives import with_archive
+from tallystick.deploy.jars import BROKER, broker_classpath
 from tallystick.deploy.preflight import java_command, java_environment
 from tallystick.deploy.processes import wait_until
 from tests.support.ports import free_base_port
@@ -108,6 +109,7 @@ class BrokerCluster:
                     str(self._java),
                     "-Xmx256m",
                     f"-Dlog4j2.configurationFile={LOG4J2_FILE.name}",
+                    *with_archive(BROKER),
                     *("-cp", self._classpath),
                     *command,
                 ],
