@@ -28,6 +28,8 @@ from tallystick.producers.simulator.negatives import NEGATIVES, with_options
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from tallystick.producers.simulator.assemble import History
+
 BLOCK_RECORDS = 512
 """Records in a block: small, so that rules are met by histories in pieces."""
 _SECOND_NEGATIVE_CHANCE = 0.25
@@ -215,7 +217,17 @@ def run_seed(scenario: Scenario, disabled: frozenset[str] = frozenset()) -> Seed
         scenario: What to simulate.
         disabled: Names of rules that the audit leaves out.
     """
-    history = simulate(scenario)
+    return judge_seed(simulate(scenario), disabled)
+
+
+def judge_seed(history: History, disabled: frozenset[str] = frozenset()) -> SeedResult:
+    """Audit the history of a scenario.
+
+    Args:
+        history: What was simulated.
+        disabled: Names of rules that the audit leaves out.
+    """
+    scenario = history.scenario
     result = audit_history(history.blocks(BLOCK_RECORDS), disabled=disabled)
     if refused := [o for o in result.observations if o.reason in REFUSALS]:
         raise AssertionError(f"seed {scenario.seed}: {observation_text(refused[0])}")

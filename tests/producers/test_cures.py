@@ -76,10 +76,15 @@ def _to_heal(incidents: list[Incident]) -> list[Incident]:
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_what_a_fault_leaves_open_ends_by_its_cure_or_has_a_reason_to_stay(fault: str) -> None:
-    """Else it ends by itself, or is a step of the past, which an operator acknowledges."""
+    """Else it ends by itself, or is a step of the past, which an operator acknowledges.
+
+    In a pair, too, it breaks exactly its rules; fleets of the campaign are in the matrix.
+    """
     # No replica of a replica: it would need what a server that is made anew has purged.
-    scenario = replace(_scenario(fault, 0), topology="pair")
-    left = _to_heal(_incidents(scenario, is_cured=False))
+    scenario = replace(_scenario(fault, 1), topology="pair")
+    incidents = _incidents(scenario, is_cured=False)
+    assert {one.rule for one in incidents} == FAULTS[fault].must_fire
+    left = _to_heal(incidents)
     if FAULTS[fault].stays_because or not left:
         assert left or not FAULTS[fault].stays_because
         return

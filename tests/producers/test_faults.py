@@ -137,7 +137,7 @@ class _InjectedError(Exception):
 def test_a_fault_finds_its_moment_in_every_fleet_that_it_needs(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the topology, and not before it is due."""
+    """Whatever the topology, and not before it is due; in the smallest one in the test above."""
 
     def note(fleet: Fleet, fault: str, instance: Instance) -> None:
         assert fault == name
@@ -145,7 +145,7 @@ def test_a_fault_finds_its_moment_in_every_fleet_that_it_needs(
         raise _InjectedError
 
     monkeypatch.setattr(Fleet, "note_injection", note)
-    for topology in FAULTS[name].base.topologies:
+    for topology in {*FAULTS[name].base.topologies} - {_smallest(name)}:
         with pytest.raises(_InjectedError):
             simulate(_scenario(name, topology=topology))
 

@@ -57,7 +57,9 @@ def audited_live(blocks):
     fleet = FleetAudit()
     findings = []
     for block in blocks:
-        audit = instances.setdefault(block.instance_id, InstanceAudit(block.instance_id))
+        audit = instances.get(block.instance_id)
+        if audit is None:
+            audit = instances[block.instance_id] = InstanceAudit(block.instance_id)
         output = audit.absorb(block)
         findings += [*output.findings, *fleet.absorb(output.fleet_events).findings]
         known = {event.instance_id: event.ts - DEADLINE_US for event in output.fleet_events}
