@@ -436,7 +436,10 @@ class FleetStep:
         clusters = self._fleet.clusters()
         origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, clusters)
         lost = 0
-        # Findings first: who waits for them does not wait for the validator.
+        # Who waits for an alert or a finding does not wait for the validator. An alert is only put
+        # into its queue here, a finding is written by a job of Spark.
+        if self._alert is not None:
+            self._alert(step.changes, origin, step.absences)
         if self._kafka is not None:
             self._kafka.publish(findings, step.changes, origin)
             error = self._kafka.publish_dead_letters(step.dead_letters)
@@ -447,8 +450,6 @@ class FleetStep:
                 seen = doubt(code, at, DEAD_LETTERS_LOST, count=lost, error=error)
                 observations.append(replace(seen, is_undecided=False))
         delivered_us = time.time_ns() // 1_000
-        if self._alert is not None:
-            self._alert(step.changes, origin, step.absences)
         validations, of_collections = self._validations(rounds, is_last=is_last)
         missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
         rows = [*step.cuts, *missing]
