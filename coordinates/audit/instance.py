@@ -232,6 +232,7 @@ class InstanceAudit(ServerRecordReader):
     def finish(self) -> AuditOutput:
         """The end of a finished journal: rows that still wait are undecided."""
         self._settle_rows(force=True)
+        self.reporter.time_anew()
         return self._output()
 
     def finish_or_refuse(self) -> AuditOutput:
@@ -580,15 +581,21 @@ class InstanceAudit(ServerRecordReader):
         taken_us = self.shown_ts - received_at if isinstance(received_at, int) else -1
         if was_doubtful or not 0 <= taken_us <= STEP_MAX_US:
             received_at = None  # it is not by the clock of this record
-        behind_us = 0
+        received_ts = ts if received_at is None else ts - taken_us
+        lag_before, behind_us = clock.lag, 0
         if "row" in body:  # without a row time goes on only when the server is there again
-            behind_us = clock.answered(requested_at, ts if received_at is None else ts - taken_us)
+            if isinstance(requested_at, int):
+                self.reporter.is_timed = True
+                self.reporter.answered(received_ts, received_ts - requested_at)
+            behind_us = clock.answered(requested_at, received_ts)
+            self.reporter.lag_us = clock.lag
         if behind_us:
             ts += behind_us
             self.ts = ts
             self.reporter.position = (*self.reporter.position[:2], ts)
             if not was_doubtful:
                 self.reporter.fleet_event(FleetEventKind.OBSERVER, {"clock": None})
+        if behind_us or clock.times_from_now(lag_before):
             self.time_anew(ts)
         if received_at is not None:
             received_at = ts - taken_us

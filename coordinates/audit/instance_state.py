@@ -202,6 +202,7 @@ class InstanceState:
                 are still those that were read.
         """
         channels = self.baselines.channels
+        self.reporter.time_anew()
         self.has_lost_records = True
         relay_lineages = [relay.lineage for relay in self.relays.values()]
         self.first_lineage = 1 + max(self.binlog.lineage, *relay_lineages, self.first_lineage)
@@ -221,9 +222,11 @@ class InstanceState:
 
     def time_anew(self, ts: int) -> None:
         """How much time has passed is not known: what is timed counts from now on."""
+        self.reporter.time_anew()
         self.collections.time_anew(ts)
         self.collection_steps.time_anew(ts)
         self.engine_locks.time_anew()
+        self.clones.time_anew()
         self.persistence.time_anew(ts)
         self.baselines.unsettled = [(ts, gtids) for _, gtids in self.baselines.unsettled]
 

@@ -89,9 +89,9 @@ class JournalClock:
         is_timed = self.is_timed or _is_timed(block, len(ts))
         if not self._is_regular(ts):
             ts = self._read_each(block, breaks)
-        elif self.offset or int(ts[0]) < self.now or (ts[1:] < ts[:-1]).any():
+        elif self.offset or int(ts[0]) < self.now:
             shown = int(ts[-1])
-            ts = np.maximum.accumulate(np.maximum(ts + self.offset, self.now))
+            ts = np.maximum(ts + self.offset, self.now)
             self.shown, self.now = shown, int(ts[-1])
         else:
             self.shown = self.now = int(ts[-1])
@@ -106,19 +106,23 @@ class JournalClock:
         """Whether each record follows the one before it within ``STEP_MAX_US``."""
         if self.shown is None or self.other is not None:
             return False
-        if ts.min() < 0 or ts.max() > LATEST_US or abs(int(ts[0]) - self.shown) > STEP_MAX_US:
+        if ts.min() < 0 or ts.max() > LATEST_US or not _follows(int(ts[0]), self.shown):
             return False
-        return len(ts) == 1 or bool((np.abs(np.diff(ts)) <= STEP_MAX_US).all())
+        steps = np.diff(ts)
+        return not len(steps) or bool(steps.min() >= 0 and steps.max() <= STEP_MAX_US)
 
     def _read_each(self, block: Block, breaks: list[Break]) -> Times:
         of_server = block.columns["stream"] == _SERVER
         begins = of_server & (block.columns["type"] == _OBSERVER)
+        answers = of_server & (block.columns["type"] == _LOG_STATUS)
         shown: list[int] = block.columns["ts"].tolist()
         times = []
         for index, ts in enumerate(shown):
             following = shown[index + 1] if index + 1 < len(shown) else None
-            if _follows(ts, self.shown):
+            if _follows(ts, self.shown) or (begins[index] and _follows(self.shown, ts)):
                 self.shown, self.other = ts, None
+            elif answers[index] and self.other is None and _follows(self.shown, ts):
+                pass  # it came before the events that it names
             elif begins[index] and _is_time(ts) and not _follows(following, self.shown):
                 self._begin(ts)
             elif _follows(ts, self.other):
@@ -181,6 +185,12 @@ class JournalClock:
         self._learn(requested_at, lag + behind_us)
         return behind_us
 
+    def times_from_now(self, lag_before: int | None) -> bool:
+        """Whether an answer is the first, or the last ones show a clock that was set ahead."""
+        if self.lag is None:
+            return False
+        return lag_before is None or self.lag - lag_before > TOLERANCE_US
+
     def _learn(self, requested_at: int, lag: int) -> None:
         elapsed_us = max(0, requested_at - self.requested_at)
         self.requested_at = requested_at
@@ -223,4 +233,4 @@ def _follows(ts: int | None, before: int | None) -> bool:
     """Whether a record may show this after another one."""
     if ts is None or before is None:
         return False
-    return _is_time(ts) and abs(ts - before) <= STEP_MAX_US
+    return _is_time(ts) and 0 <= ts - before <= STEP_MAX_US

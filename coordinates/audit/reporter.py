@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
+from tallystick.coordinates.audit.observer_clock import WINDOW
 from tallystick.coordinates.results import Finding, Observation, ObservationCode
-from tallystick.coordinates.rules.observations import OF_DROPPED_EVENTS
+from tallystick.coordinates.rules.observations import DURATION_UNCONFIRMED, OF_DROPPED_EVENTS
 from tallystick.coordinates.rules.outcomes import Broken, json_values
-from tallystick.coordinates.rules.registry import RULE_OF_ANOMALY
+from tallystick.coordinates.rules.registry import RULE_OF_ANOMALY, RULES
 from tallystick.coordinates.state_codec import TRANSIENT
 
 if TYPE_CHECKING:
@@ -23,11 +24,30 @@ if TYPE_CHECKING:
     from tallystick.coordinates.rules.registry import Rule
 
 TEXT_MAX = 400
+SET_BACK_US = 1_000_000
+"""A pause that is too short by less may be so by an answer that came late."""
 
 
 def shorten(text: str) -> str:
     """Findings quote values; a set of megabytes is cut with its length."""
     return text if len(text) <= TEXT_MAX else f"{text[:TEXT_MAX]}… ({len(text)} characters)"
+
+
+@dataclass(slots=True)
+class Unconfirmed:
+    """A finding of a duration: whether the clock was set meanwhile is known with later answers.
+
+    Attributes:
+        finding: What is found if it was not.
+        excess_us: By how much the duration is beyond its limit; negative: too short.
+        lag_us: The least time from a request to its answer, as it was known then.
+        answers: How many later ones have shown a clock that was set ahead by more.
+    """
+
+    finding: Finding
+    excess_us: int
+    lag_us: int
+    answers: int = 0
 
 
 @dataclass(eq=False)
@@ -38,6 +58,11 @@ class Reporter:
     disabled: frozenset[str] = frozenset()
     is_mute: bool = False
     """Whether no finding can be trusted: the server's settings are not known any more."""
+    is_timed: bool = False
+    """Whether answers to requests show how a clock runs, or will: a journal by hand has none."""
+    lag_us: int | None = None
+    """The least time from a request to its answer, between the two clocks; None not known."""
+    unconfirmed: list[Unconfirmed] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list, metadata=TRANSIENT)
     observations: list[Observation] = field(default_factory=list, metadata=TRANSIENT)
     fleet_events: list[FleetEvent] = field(default_factory=list, metadata=TRANSIENT)
@@ -53,6 +78,7 @@ class Reporter:
         at: str = "",
         channel: str | None = None,
         collection_id: str | None = None,
+        excess_us: int | None = None,
     ) -> None:
         """Write down a finding.
 
@@ -62,25 +88,68 @@ class Reporter:
             at: Coordinates of the contradiction where ``broken`` names none.
             channel: Replication channel, None when none is concerned.
             collection_id: The collection that showed it.
+            excess_us: Of a duration, by how much it is beyond its limit, negative if it is too
+                short: then it is written down when the clock is known not to have been set.
         """
         if rule.name in self.disabled or self.is_mute:
             return
         epoch, sequence, ts = self.position
-        self.findings.append(
-            Finding(
-                rule=rule.name,
-                case=broken.case,
-                severity=rule.severity,
-                instance_id=self.instance_id,
-                channel=channel,
-                at=broken.at or at,
-                witness=broken.witness,
-                data=broken.data,
-                collection_id=collection_id,
-                epoch=epoch,
-                sequence=sequence,
-                ts=ts,
-            )
+        finding = Finding(
+            rule=rule.name,
+            case=broken.case,
+            severity=rule.severity,
+            instance_id=self.instance_id,
+            channel=channel,
+            at=broken.at or at,
+            witness=broken.witness,
+            data=broken.data,
+            collection_id=collection_id,
+            epoch=epoch,
+            sequence=sequence,
+            ts=ts,
+        )
+        if excess_us is None or not self.is_timed:
+            self.findings.append(finding)
+        elif self.lag_us is None:
+            self._note_unconfirmed(finding)
+        else:
+            self.unconfirmed.append(Unconfirmed(finding, excess_us, self.lag_us))
+
+    def answered(self, received_us: int, lag_us: int) -> None:
+        """Write down what an answer confirms.
+
+        Args:
+            received_us: When its request was received, by the time of the journal.
+            lag_us: How long after the request that was, between the two clocks.
+        """
+        waiting, self.unconfirmed = self.unconfirmed, []
+        for one in waiting:
+            if one.finding.ts > received_us:
+                self.unconfirmed.append(one)
+            elif _is_left(one.excess_us, lag_us - one.lag_us):
+                self.findings.append(one.finding)
+            else:
+                one.answers += 1
+                if one.answers < WINDOW:
+                    self.unconfirmed.append(one)
+                else:
+                    self._note_unconfirmed(one.finding)
+
+    def time_anew(self) -> None:
+        """The clock was set, or may have been: what is unconfirmed stays so."""
+        waiting, self.unconfirmed = self.unconfirmed, []
+        for one in waiting:
+            self._note_unconfirmed(one.finding)
+
+    def _note_unconfirmed(self, finding: Finding) -> None:
+        self.note(
+            ObservationCode.DURATION_UNCONFIRMED,
+            DURATION_UNCONFIRMED,
+            at=finding.at,
+            rules=(RULES[finding.rule],),
+            is_undecided=True,
+            channel=finding.channel,
+            collection_id=finding.collection_id,
         )
 
     def anomaly(self, anomaly: Anomaly) -> None:
@@ -184,3 +253,8 @@ class Reporter:
             held, self._held = self._held, []
             for emit in held:
                 emit()
+
+
+def _is_left(excess_us: int, set_us: int) -> bool:
+    """Whether a duration is beyond its limit although the clock was set ahead by so much."""
+    return set_us < excess_us if excess_us > 0 else set_us - SET_BACK_US > excess_us

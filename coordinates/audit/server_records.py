@@ -345,6 +345,7 @@ class ServerRecordReader(InstanceState):
 
     def _observed(self, body: dict[str, Any], ts: int) -> None:
         self.reporter.fleet_event(FleetEventKind.OBSERVER, {"clock": body["clock"]})
+        self.reporter.is_timed = True
         self.time_anew(ts)  # what came before is by another clock
 
     def _heartbeat(self, body: dict[str, Any], ts: int) -> None:

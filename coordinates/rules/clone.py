@@ -255,6 +255,10 @@ class CloneProtocol:
     """Whether a clone has dropped data, and none has completed since."""
     _is_failed: bool = False
 
+    def time_anew(self) -> None:
+        """How long ago commits were blocked is not known: it is not timed."""
+        self._blocked_at = None
+
     def clone(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``clone`` record."""
         step = body.get("step")
@@ -293,7 +297,8 @@ class CloneProtocol:
                     spent=spent,
                     spent_max=DONOR_BLOCKED_US_MAX,
                 )
-                self._reporter.broken(CLONE_PROTOCOL, broken)
+                excess_us = spent - DONOR_BLOCKED_US_MAX + 1
+                self._reporter.broken(CLONE_PROTOCOL, broken, excess_us=excess_us)
         elif step == "end":
             self._stage = None
 

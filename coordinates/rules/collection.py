@@ -376,7 +376,7 @@ class CollectionProtocol:
             broken = Broken(
                 "collection_too_long", witness=f"{spent / 1e6:.3f} s", spent=spent, budget=BUDGET_US
             )
-            self._report(round_, COLLECTION_WITHIN_BUDGET, broken)
+            self._report(round_, COLLECTION_WITHIN_BUDGET, broken, spent - BUDGET_US)
 
     def progress(self, case: str, **values: str) -> None:
         """Something moved; between the last lock and the first unlock nothing may.
@@ -396,13 +396,19 @@ class CollectionProtocol:
         broken = Broken(case, witness=PROGRESS[case].format(**values), **values)
         self._report(round_, NO_PROGRESS_WHILE_LOCKED, broken)
 
-    def _report(self, round_: _Round, rule: Rule, broken: Broken) -> None:
+    def _report(
+        self, round_: _Round, rule: Rule, broken: Broken, excess_us: int | None = None
+    ) -> None:
         """Report a broken rule once in a collection."""
         if rule.name in round_.broken:
             return
         round_.broken.append(rule.name)
         self._reporter.broken(
-            rule, broken, at=round_.collection_id, collection_id=round_.collection_id
+            rule,
+            broken,
+            at=round_.collection_id,
+            collection_id=round_.collection_id,
+            excess_us=excess_us,
         )
 
     def interrupted(self) -> None:

@@ -241,6 +241,7 @@ class CollectionSteps:
                     Broken("never_left", witness=last, waited=ts - since, last=last),
                     at=run.collection_id,
                     collection_id=run.collection_id,
+                    excess_us=ts - since - NEVER_LEFT_US,
                 )
 
     def _report(self, run: _Run, step: str, missing: list[str]) -> None:

@@ -324,7 +324,7 @@ class GtidPersistence:
             waited=waited,
             waited_max=LATE_US,
         )
-        self._reporter.broken(GTID_PERSISTED_IN_TIME, broken)
+        self._reporter.broken(GTID_PERSISTED_IN_TIME, broken, excess_us=waited - LATE_US)
 
     def _moved(self, body: Mapping[str, Any], ts: int) -> None:
         """The number in the TRX_SYS page, if the record has it."""

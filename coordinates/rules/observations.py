@@ -206,6 +206,12 @@ TIME_AFTER_MESSAGE = reason(
     " observer's clock is ahead, or of another unit",
 )
 
+DURATION_UNCONFIRMED = reason(
+    "duration_unconfirmed",
+    "by the times of its records something took too long, or came too early, and no answer shows"
+    " that its observer's clock was not set meanwhile",
+)
+
 # Runs
 
 JOURNAL_NOT_READ = reason("journal_not_read", "the audit did not read the whole journal in time")

@@ -252,7 +252,7 @@ class EngineLockProtocol:
                 pause=pause,
                 pause_min=RETRY_PAUSE_US,
             )
-            self._report_budget(broken)
+            self._report_budget(broken, pause - RETRY_PAUSE_US)
         elif number is not None and limit is not None and number > limit:
             witness = f"round {number}"
             self._report_budget(
@@ -292,7 +292,8 @@ class EngineLockProtocol:
                     engine=engine,
                     spent=spent,
                     budget=self._budget,
-                )
+                ),
+                spent - self._budget,
             )
             self._round_began = None
         elif timeout is not None and timeout > left + _HANDED_ON_TOLERANCE_US:
@@ -304,11 +305,12 @@ class EngineLockProtocol:
                     engine=engine,
                     timeout=timeout,
                     left=left,
-                )
+                ),
+                timeout - left - _HANDED_ON_TOLERANCE_US,
             )
 
-    def _report_budget(self, broken: Broken) -> None:
-        self._reporter.broken(ENGINE_LOCK_BUDGET, broken)
+    def _report_budget(self, broken: Broken, excess_us: int | None = None) -> None:
+        self._reporter.broken(ENGINE_LOCK_BUDGET, broken, excess_us=excess_us)
 
     # Data freeze
 

@@ -25,8 +25,8 @@ START = 1_700_000_000 * SECOND_US
 SEEDS = range(40)
 """Healthy fleets and faulty ones in turn; each meets some of the clocks."""
 EACH_SEED = 3
-MAY_STAY_OPEN = {"purged_not_needed"}
-"""What was purged before a first row, or about when a row was read: docs/decisions/0019."""
+MAY_STAY_OPEN = {"purged_not_needed", "collection_within_budget", "gtid_persisted_in_time"}
+"""What was purged before a first row, or about when a row was read; how long something took."""
 
 
 def journals(seed: int) -> dict[str, Block]:
@@ -86,6 +86,68 @@ def test_an_implausible_time_is_named_once(clock: str) -> None:
     assert abs(seen[0].data["shown"] - seen[0].data["before"]) > STEP_MAX_US
 
 
+# How long something took
+
+
+def collections(*clocks: int, spent_us: int = 1_200_000) -> AuditResult:
+    """Collections, of which the third one takes too long by a clock that may be set meanwhile.
+
+    Args:
+        clocks: What it is ahead: when a request is received, and when the collection has ended.
+        spent_us: How long the third one takes, as the clock shows it.
+    """
+    builder = BlockBuilder("a")
+    builder.server_record(RecordType.OBSERVER, {"clock": "one"}, ts=START)
+    for number, (received, ended) in enumerate(zip(clocks[::2], clocks[1::2], strict=True)):
+        asked_at = START + number * 5 * SECOND_US
+        received_at = asked_at + 1_000 + received
+        name = {"collection_id": f"c{number}"}
+        steps = name | {"session": 7}
+        builder.server_record(RecordType.COLLECTION, steps | {"step": "enter"}, ts=received_at)
+        left_at = received_at + spent_us if number == 2 else asked_at + 2_000 + ended
+        builder.server_record(RecordType.COLLECTION, steps | {"step": "leave"}, ts=left_at)
+        answer = name | {"requested_at": asked_at, "received_at": received_at, "row": {}}
+        builder.server_record(RecordType.LOG_STATUS, answer, ts=left_at)
+    return audit_history([builder.build()])
+
+
+def durations(result: AuditResult) -> tuple[list[str], list[str]]:
+    """The rule on budgets, where it is broken, and where it is undecided because of a clock."""
+    noted = [o for o in result.observations if o.reason == "duration_unconfirmed"]
+    return [f.rule for f in result.findings if f.rule in BUDGET], [
+        rule for o in noted for rule in o.rules
+    ]
+
+
+RIGHT, SET = (0, 0), 1_200_000
+BUDGET = ["collection_within_budget"]
+
+
+@pytest.mark.parametrize(
+    ("clocks", "expected"),
+    [
+        pytest.param(RIGHT * 4, (BUDGET, []), id="by a right clock"),
+        pytest.param((SET, SET) * 4, (BUDGET, []), id="by one that is wrong all the time"),
+        pytest.param(RIGHT * 2 + (0, SET) + (SET, SET) * 4, ([], BUDGET), id="it was set"),
+        pytest.param(RIGHT * 2 + (0, SET) + (SET, SET) * 3, ([], BUDGET), id="the history ends"),
+        pytest.param(RIGHT * 3, ([], BUDGET), id="no later answer"),
+        pytest.param(RIGHT * 3 + (SET, SET) + RIGHT, (BUDGET, []), id="one late answer"),
+    ],
+)
+def test_too_long_is_found_when_the_clock_is_known_not_to_have_been_set(clocks, expected):
+    """By a later answer, which would come as much later after its request."""
+    assert durations(collections(*clocks)) == expected
+
+
+def test_a_journal_by_hand_is_believed_how_long_something_takes():
+    """No answer will show what its clock is."""
+    builder = BlockBuilder("a")
+    steps = {"collection_id": "c", "session": 7}
+    builder.server_record(RecordType.COLLECTION, steps | {"step": "enter"}, ts=START)
+    builder.server_record(RecordType.COLLECTION, steps | {"step": "leave"}, ts=START + SET)
+    assert durations(audit_history([builder.build()])) == (BUDGET, [])
+
+
 # The clock itself
 
 
@@ -116,6 +178,7 @@ def timed() -> JournalClock:
     [
         ((1, 2, 3), (1, 2, 3)),
         ((1, 3, 2, 4), (1, 3, 3, 4)),
+        ((1, 9, 2, 3, 4), (1, 9, 9, 10, 11)),
         ((STEP_MAX_US,), (STEP_MAX_US,)),
         ((STEP_MAX_US + 1, 2), (0, 2)),
         ((1, HOUR_US, 2), (1, 1, 2)),
