@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from tallystick.coordinates.rules.observations import EPOCH_BEGAN, STALE_EPOCH
+
 Result = Mapping[str, Any]
 """A result as ``--json`` prints it."""
 _TRANSPORT = (
@@ -14,6 +16,7 @@ _TRANSPORT = (
     "JOURNAL_STALE_EPOCH",
     "BLOCK_UNREADABLE",
 )
+_OF_EPOCHS = {EPOCH_BEGAN.code, STALE_EPOCH.code}
 
 
 def violations_after_damage(
@@ -40,16 +43,23 @@ def violations_after_damage(
     return wrong
 
 
-def violations(audited: Result, replayed: Result, must_fire: Collection[str]) -> list[str]:
+def violations(
+    audited: Result, replayed: Result, must_fire: Collection[str], *, begins_epochs: bool
+) -> list[str]:
     """What the disturbance has changed; nothing may be in it.
 
     Args:
         audited: The result of the audit that was disturbed.
         replayed: That of the journal, whole and undisturbed.
         must_fire: The rules that the canary breaks.
+        begins_epochs: Whether other producers have gone on with journals: that is observed.
     """
     wrong: list[str] = []
-    for name, key in (("finding", _findings), ("incident", _incidents)):
+    for name, key in (
+        ("finding", _findings),
+        ("incident", _incidents),
+        ("new epoch", _new_epochs),
+    ):
         of_audit, of_replay = key(audited), key(replayed)
         wrong += [f"{name} lost: {one}" for one in sorted(of_replay - of_audit)]
         wrong += [f"{name} made up: {one}" for one in sorted(of_audit - of_replay)]
@@ -62,7 +72,7 @@ def violations(audited: Result, replayed: Result, must_fire: Collection[str]) ->
         wrong += [
             f"{whose} has {one['code']} of {one['instance_id'] or 'the topic'}: {one['text']}"
             for one in result["observations"]
-            if one["code"] in _TRANSPORT
+            if one["code"] in _TRANSPORT and not (begins_epochs and one["reason"] in _OF_EPOCHS)
         ]
     return wrong
 
@@ -73,3 +83,11 @@ def _findings(result: Result) -> set[tuple[str, str, str]]:
 
 def _incidents(result: Result) -> set[tuple[str, str, str]]:
     return {(one["rule"], one["state"], one["incident_id"]) for one in result["incidents"]}
+
+
+def _new_epochs(result: Result) -> set[tuple[str, str, str]]:
+    return {
+        (one["instance_id"], one["reason"], one["at"])
+        for one in result["observations"]
+        if one["reason"] in _OF_EPOCHS
+    }

@@ -1,10 +1,11 @@
-"""What is done to which process, and which fleet it is done to: all drawn from a seed."""
+"""Which acts come in a round, and which fleet it is: all drawn from a seed."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import Enum
 from random import Random
+
+from tallystick.chaos.acts import ACTS, Act
 
 CANARIES = ("errant_write", "executed_shrunk", "lsn_regressed")
 TOPOLOGIES = ("pair", "chain", "star")
@@ -13,41 +14,22 @@ DAMAGE, DAMAGED = 0.02, 0.5
 """In half of the rounds messages are damaged, one of fifty."""
 
 
-class Kind(Enum):
-    """What is done."""
-
-    DRIVER_KILLED = "kill -9 of the audit"
-    DRIVER_STOPPED = "SIGSTOP of the audit"
-    DRIVER_ENDED = "SIGTERM of the audit"
-    JVM_KILLED = "kill -9 of its JVM"
-    JVM_STOPPED = "SIGSTOP of its JVM"
-    WORKER_KILLED = "kill -9 of its Python workers"
-    BROKER_KILLED = "kill -9 of the broker"
-    BROKER_STOPPED = "SIGSTOP of the broker"
-    BROKER_RESTARTED = "a restart of the broker"
-    FLEET_STOPPED = "SIGSTOP of the producer"
-
-
-LASTING = frozenset(Kind) - {
-    Kind.DRIVER_ENDED, Kind.JVM_KILLED, Kind.WORKER_KILLED, Kind.BROKER_RESTARTED,
-}  # fmt: skip
-
-
 @dataclass(frozen=True, slots=True)
-class Act:
-    """One disturbance.
+class Step:
+    """One act of a round.
 
     Attributes:
-        kind: What is done.
-        seconds: How long the process is stopped, or away; 0: it is not, or as long as it takes.
+        act: What is done.
+        seconds: How long until it is undone; 0: at once, or when it has ended by itself.
     """
 
-    kind: Kind
+    act: Act
     seconds: float
 
     def __str__(self) -> str:
         """In words."""
-        return f"{self.kind.value}, for {self.seconds:.1f} s" if self.seconds else self.kind.value
+        name = self.act.name
+        return f"{name}, for {self.seconds:.1f} s" if self.seconds else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,23 +40,28 @@ class Plan:
         seed: What it was drawn from, and the seed of the fleet.
         topology: Of the fleet.
         canary: The fault of the fleet, which must be found.
-        acts: What is done, in order.
+        steps: What is done, in order.
         damage: Share of the journal's messages that are damaged on their way to the audit.
     """
 
     seed: int
     topology: str
     canary: str
-    acts: tuple[Act, ...]
+    steps: tuple[Step, ...]
     damage: float
+
+    @property
+    def begins_epochs(self) -> bool:
+        """Whether a journal goes on under a higher epoch."""
+        return any(step.act.begins_epochs for step in self.steps)
 
 
 def draw(seed: int, acts: int) -> Plan:
-    """The plan of a seed; no kind comes twice before all others have come once."""
+    """The plan of a seed; no act comes twice before all others have come once."""
     chance = Random(f"chaos {seed}")  # noqa: S311  drawn, not secret
-    kinds: list[Kind] = []
-    while len(kinds) < acts:
-        kinds += chance.sample(list(Kind), len(Kind))
+    drawn: list[Act] = []
+    while len(drawn) < acts:
+        drawn += chance.sample(ACTS, len(ACTS))
     # A breach that goes on is found whatever was damaged before.
     damage = DAMAGE if chance.random() < DAMAGED else 0.0
     return Plan(
@@ -82,8 +69,8 @@ def draw(seed: int, acts: int) -> Plan:
         chance.choice(TOPOLOGIES),
         CANARIES[0] if damage else chance.choice(CANARIES),
         tuple(
-            Act(kind, round(chance.uniform(*SECONDS), 1) if kind in LASTING else 0.0)
-            for kind in kinds[:acts]
+            Step(act, round(chance.uniform(*SECONDS), 1) if act.lasts else 0.0)
+            for act in drawn[:acts]
         ),
         damage,
     )

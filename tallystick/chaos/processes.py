@@ -1,9 +1,10 @@
-"""The processes of a round: a broker, a producer, an audit; and what is done to them."""
+"""The processes of a round: a broker, a producer, an audit; how each is started and ended."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -11,9 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, final
+from typing import TYPE_CHECKING, Any, final
 
-from tallystick.chaos.plan import Act, Kind, Plan
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.deploy.broker import HOST, MAX_PORT, LocalBroker, free_ports
 from tallystick.deploy.preflight import port_problem
@@ -23,10 +23,16 @@ from tallystick.producers.relay import Damage, Relay
 from tallystick.runs.audit import TOPICS
 from tallystick.settings import PREFIX, Settings
 
+if TYPE_CHECKING:
+    from tallystick.chaos.plan import Plan
+
 DEADLINE_S = 300.0
-POLL_S = 0.2
+POLL_S = 0.5
 INTERVAL_S = 2.0
 FAULT_AT_MS = 1_000
+SEEDS_APART = 1_000_000
+WRITES = "Ctrl-C ends them"
+"""What producers report when the journals are theirs."""
 PRODUCER, AUDITED = "produced", "audited"
 """Prefixes of topics; where nothing is damaged on the way, there is only the first."""
 VERDICTS = {ExitCode.CONSISTENT, ExitCode.INCONSISTENT, ExitCode.UNDECIDED}
@@ -60,6 +66,7 @@ class Processes:
         self._audit: subprocess.Popen[str] | None = None
         self._fleet: subprocess.Popen[str] | None = None
         self._relay: Relay | None = None
+        self._lives = 0
 
     @property
     def damage(self) -> Mapping[tuple[Damage, str], int]:
@@ -89,9 +96,9 @@ class Processes:
         """Kill what runs."""
         for process in self._started:
             for pid in (process.pid, *_descendants(process.pid)):
-                _send(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
             process.communicate()
-        _send(self._broker_pid(), signal.SIGCONT)
+        send(self.broker_pid(), signal.SIGCONT)
         self._broker.stop()
 
     def _start_all(self) -> None:
@@ -100,69 +107,110 @@ class Processes:
         servers = self._broker.bootstrap_servers
         for prefix in (PRODUCER, self._audited):
             prepare_topics(Settings(bootstrap_servers=servers, topic_prefix=prefix), *TOPICS)
-        self._start_audit()
+        self.start_audit()
         self.wait(
             (self.tables.parent / "checkpoint" / "auditor" / "offsets").exists, "the first batch"
         )
         plan = self._plan
-        fleet = ("--topic-prefix", PRODUCER, "--seed", str(plan.seed), "--topology", plan.topology)
-        fault = ("--fault", plan.canary, "--fault-at-ms", str(FAULT_AT_MS))
         if plan.damage:
             self._relay = Relay(servers, PRODUCER, AUDITED, seed=plan.seed, share=plan.damage)
             self._relay.start()
-        self._fleet = self._start("simulate", *fleet, *fault)
+        self.start_fleet()
 
-    def do(self, act: Act) -> None:
-        """Disturb, and bring back what does not come back by itself.
+    # What acts do
+
+    def audit_pid(self) -> int:
+        """The audit's process."""
+        return self._running(self._audit).pid
+
+    def fleet_pid(self) -> int:
+        """The producer's process."""
+        return self._running(self._fleet).pid
+
+    def jvm_pid(self) -> int:
+        """The audit's JVM."""
+        found = [pid for pid in _children(self.audit_pid()) if _command(pid).endswith("java")]
+        if not found:
+            raise ChaosError("the audit has no JVM")
+        return found[0]
+
+    def broker_pid(self) -> int:
+        """The broker's process; 0: it has none."""
+        process = self._broker.status().process
+        return 0 if process is None else process.pid
+
+    def workers(self) -> list[int]:
+        """The Python workers of the audit's JVM, without the process that forks them."""
+        return [pid for pid in _descendants(self.jvm_pid()) if not _children(pid)]
+
+    def start_audit(self) -> None:
+        """Start it, as a service manager would."""
+        interval = ("--collect-interval-s", str(INTERVAL_S))
+        self._audit = self._start("audit", "--topic-prefix", self._audited, "--json", *interval)
+
+    def kill_audit(self) -> None:
+        """By ``kill -9``."""
+        _kill(self._running(self._audit))
+
+    def end_audit(self) -> None:
+        """By SIGTERM; its status is a verdict."""
+        send(self.audit_pid(), signal.SIGTERM)
+        self._expect(self._running(self._audit), VERDICTS)
+
+    def kill_jvm(self) -> None:
+        """By ``kill -9``: the audit ends, and its status is that another try may succeed."""
+        send(self.jvm_pid(), signal.SIGKILL)
+        self._expect(self._running(self._audit), {ExitCode.FAILED})
+
+    def kill_broker(self) -> None:
+        """By ``kill -9``."""
+        send(self.broker_pid(), signal.SIGKILL)
+
+    def fill_broker(self) -> None:
+        """Let no file of the broker become longer, as if there was no space left: it ends by it."""
+        pid = self.broker_pid()
+        _, most = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, most))
+
+    def restart_broker(self) -> None:
+        """End what is left of it, and start it at the same port."""
+        self._broker.stop()
+        self._broker.start()
+
+    def start_fleet(self) -> None:
+        """Start a producer: servers that are set up anew under the names of those before."""
+        plan = self._plan
+        self._fleet = self._start(
+            "simulate",
+            *("--topic-prefix", PRODUCER, "--topology", plan.topology),
+            *("--seed", str(plan.seed + self._lives * SEEDS_APART)),
+            *("--fault", plan.canary, "--fault-at-ms", str(FAULT_AT_MS)),
+        )
+        self._lives += 1
+        errors = self._errors_of(self._fleet)
+        self.wait(lambda: WRITES in errors.read_text("utf-8", "replace"), "producer that writes")
+
+    def kill_fleet(self) -> None:
+        """By ``kill -9``."""
+        _kill(self._running(self._fleet))
+
+    def replace_fleet(self) -> None:
+        """Start a second producer of the same journals: the first one ends, and says why."""
+        first, self._fleet = self._running(self._fleet), None
+        self.start_fleet()
+        self._expect(first, {ExitCode.SUPERSEDED})
+
+    @staticmethod
+    def _running(process: subprocess.Popen[str] | None) -> subprocess.Popen[str]:
+        assert process is not None
+        return process
+
+    def rest(self, seconds: float) -> None:
+        """Let time pass.
 
         Raises:
-            ChaosError: A process has ended otherwise than it should.
+            StoppedError: The round is to end.
         """
-        assert self._audit is not None
-        assert self._fleet is not None
-        audit = self._audit.pid
-        if act.kind is Kind.DRIVER_KILLED:
-            _send(audit, signal.SIGKILL)
-            self._audit.wait()
-            self._rest(act.seconds)
-            self._start_audit()
-        elif act.kind is Kind.DRIVER_ENDED:
-            _send(audit, signal.SIGTERM)
-            self._expect(self._audit, VERDICTS)
-            self._start_audit()
-        elif act.kind is Kind.JVM_KILLED:
-            _send(self._jvm(), signal.SIGKILL)
-            self._expect(self._audit, {ExitCode.FAILED})
-            self._start_audit()
-        elif act.kind is Kind.WORKER_KILLED:
-            for pid in _descendants(self._jvm()):
-                if not _children(pid):
-                    _send(pid, signal.SIGKILL)
-        elif act.kind is Kind.BROKER_KILLED:
-            _send(self._broker_pid(), signal.SIGKILL)
-            self._rest(act.seconds)
-            self._broker.stop()
-            self._broker.start()
-        elif act.kind is Kind.BROKER_RESTARTED:
-            self._broker.stop()
-            self._broker.start()
-        else:
-            stopped = self._target(act.kind)
-            _send(stopped, signal.SIGSTOP)
-            self._rest(act.seconds)
-            _send(stopped, signal.SIGCONT)
-
-    def _target(self, kind: Kind) -> int:
-        """The process that is stopped for a while."""
-        assert self._audit is not None
-        assert self._fleet is not None
-        if kind is Kind.JVM_STOPPED:
-            return self._jvm()
-        if kind is Kind.BROKER_STOPPED:
-            return self._broker_pid()
-        return self._fleet.pid if kind is Kind.FLEET_STOPPED else self._audit.pid
-
-    def _rest(self, seconds: float) -> None:
         if self._stop.wait(seconds):
             raise StoppedError
 
@@ -182,7 +230,7 @@ class Processes:
         """
         end = time.monotonic() + DEADLINE_S
         while not condition():
-            for name, process in (("audit", self._audit), ("simulate", self._fleet)):
+            for name, process in (("the audit", self._audit), ("the producer", self._fleet)):
                 if process is not None and process.poll() is not None:
                     raise ChaosError(
                         f"{name} ended by itself with status {process.returncode}, while waiting"
@@ -190,18 +238,15 @@ class Processes:
                     )
             if time.monotonic() > end:
                 raise ChaosError(f"no {what} within {DEADLINE_S:.0f} s")
-            self._rest(POLL_S)
+            self.rest(POLL_S)
 
     def finish(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """End the fleet, then the audit, and audit what is left; its result, and the replay's."""
-        assert self._audit is not None
-        assert self._fleet is not None
-        _send(self._fleet.pid, signal.SIGINT)
-        self._expect(self._fleet, {ExitCode.CONSISTENT})
+        send(self.fleet_pid(), signal.SIGINT)
+        self._expect(self._running(self._fleet), {ExitCode.CONSISTENT})
         if self._relay is not None:
             self._relay.close()
-        _send(self._audit.pid, signal.SIGTERM)
-        self._expect(self._audit, VERDICTS)
+        self.end_audit()
         audited = self._result(
             "audit", "--topic-prefix", self._audited, "--available-now", "--json"
         )
@@ -224,20 +269,22 @@ class Processes:
         try:
             output, _ = process.communicate(timeout=DEADLINE_S)
         except subprocess.TimeoutExpired:
-            raise ChaosError(f"{process.args!r} did not end within {DEADLINE_S:.0f} s") from None
+            raise ChaosError(
+                f"{_command_line(process)} did not end within {DEADLINE_S:.0f} s"
+            ) from None
         if process.returncode not in expected:
             raise ChaosError(
-                f"{process.args!r} ended with status {process.returncode}: {self._errors(process)}"
+                f"{_command_line(process)} ended with status {process.returncode}:"
+                f" {self._errors(process)}"
             )
         return output
 
-    def _errors(self, process: subprocess.Popen[str]) -> str:
-        file = self._directory / f"errors.{self._started.index(process)}"
-        return " | ".join(file.read_text("utf-8", "replace").splitlines()[-3:])
+    def _errors_of(self, process: subprocess.Popen[str]) -> Path:
+        return self._directory / f"errors.{self._started.index(process)}"
 
-    def _start_audit(self) -> None:
-        interval = ("--collect-interval-s", str(INTERVAL_S))
-        self._audit = self._start("audit", "--topic-prefix", self._audited, "--json", *interval)
+    def _errors(self, process: subprocess.Popen[str]) -> str:
+        text = self._errors_of(process).read_text("utf-8", "replace")
+        return " | ".join(text.splitlines()[-3:])
 
     def _start(self, *arguments: str) -> subprocess.Popen[str]:
         """A command of tallystick, out of reach of a Ctrl-C in the terminal."""
@@ -259,17 +306,6 @@ class Processes:
         self._started.append(process)
         return process
 
-    def _jvm(self) -> int:
-        assert self._audit is not None
-        found = [pid for pid in _children(self._audit.pid) if _command(pid).endswith("java")]
-        if not found:
-            raise ChaosError("the audit has no JVM")
-        return found[0]
-
-    def _broker_pid(self) -> int:
-        process = self._broker.status().process
-        return 0 if process is None else process.pid
-
 
 def _free_port() -> int:
     """A port that is free, as is the next one: a broker takes both."""
@@ -279,7 +315,17 @@ def _free_port() -> int:
             return port
 
 
-def _send(pid: int, number: signal.Signals) -> None:
+def _command_line(process: subprocess.Popen[str]) -> str:
+    assert isinstance(process.args, list)
+    return " ".join(["tallystick", *process.args[3:]])
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    send(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def send(pid: int, number: signal.Signals) -> None:
     """Signal one process, which may have ended; 0 is none."""
     if pid:
         try:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from tallystick.chaos.compare import violations, violations_after_damage
 from tallystick.chaos.plan import Plan, draw
-from tallystick.chaos.processes import ChaosError, Processes, StoppedError
+from tallystick.chaos.processes import Processes, StoppedError
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.relay import HOLES
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.terminal import Progress
@@ -77,10 +78,12 @@ def _round(directory: Path, plan: Plan, progress: Progress, stop: threading.Even
     try:
         with Processes(directory, plan, stop) as processes:
             _wait_for_rows(processes, "the beginning")
-            for act in plan.acts:
-                progress.done(f"  {act}")
-                processes.do(act)
-                _wait_for_rows(processes, str(act))
+            for step in plan.steps:
+                progress.done(f"  {step}")
+                step.act.do(processes)
+                processes.rest(step.seconds)
+                step.act.undo(processes)
+                _wait_for_rows(processes, str(step))
             rows = processes.rows()
             audited, replayed = processes.finish()
         must_fire = FAULTS[plan.canary].must_fire
@@ -88,11 +91,11 @@ def _round(directory: Path, plan: Plan, progress: Progress, stop: threading.Even
             damaged = {who for (kind, who) in processes.damage if kind in HOLES}
             wrong = violations_after_damage(audited, replayed, must_fire, damaged)
         else:
-            wrong = violations(audited, replayed, must_fire)
+            wrong = violations(audited, replayed, must_fire, begins_epochs=plan.begins_epochs)
         for (kind, who), count in sorted(processes.damage.items(), key=str):
             progress.done(f"  {count} messages of {who} {kind.value}")
         findings = len(audited["findings"])
-    except ChaosError as error:
+    except AuditError as error:
         wrong = [str(error)]
     if not wrong:
         shutil.rmtree(directory)

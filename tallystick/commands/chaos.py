@@ -41,7 +41,7 @@ def chaos(
         ):
             done += 1
             failed += bool(one.violations)
-            count = f"{len(one.plan.acts)} acts, {one.rows} answers, {one.findings} findings"
+            count = f"{len(one.plan.steps)} acts, {one.rows} answers, {one.findings} findings"
             end = "nothing changed" if not one.violations else f"{len(one.violations)} violations"
             terminal.show(f"seed {one.plan.seed}: {count}, {one.seconds:.0f} s: {end}")
             for text in one.violations:

@@ -17,9 +17,9 @@ ACT = "tallystick:   "
 
 
 def test_a_round_changes_nothing(tmp_path):
-    """The broker is killed; the canary is found, and nothing of the round is left."""
+    """The broker ends by a full disk; the canary is found, and nothing of the round is left."""
     directory = tmp_path / "state"
-    command = [sys.executable, "-m", "tallystick.cli", "chaos", "--seed", "842", "--acts", "1"]
+    command = [sys.executable, "-m", "tallystick.cli", "chaos", "--seed", "2041", "--acts", "1"]
     done = subprocess.run(
         [*command, "--directory", str(directory)],
         cwd=ROOT,
@@ -31,7 +31,7 @@ def test_a_round_changes_nothing(tmp_path):
     assert 0 == done.returncode, done.stdout + done.stderr
     summary, last = done.stdout.splitlines()
     assert re.fullmatch(
-        r"seed 842: 1 acts, \d+ answers, [1-9]\d* findings, \d+ s: nothing changed", summary
+        r"seed 2041: 1 acts, \d+ answers, [1-9]\d* findings, \d+ s: nothing changed", summary
     )
     assert "1 rounds, 0 with violations" == last
     assert 1 == len([line for line in done.stderr.splitlines() if line.startswith(ACT)])

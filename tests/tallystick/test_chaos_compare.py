@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import pytest
 
+from tallystick.chaos.acts import ACTS
 from tallystick.chaos.compare import violations, violations_after_damage
-from tallystick.chaos.plan import CANARIES, Kind, draw
+from tallystick.chaos.plan import CANARIES, draw
 from tallystick.producers.simulator.faults import FAULTS
 
 FOUND = {"rule": "no_errant_gtids", "instance_id": "a", "finding_id": "1"}
 OTHER = {"rule": "executed_monotone", "instance_id": "a", "finding_id": "2"}
 OPEN = {"rule": "no_errant_gtids", "state": "open", "incident_id": "1"}
-GAP = {"code": "JOURNAL_GAP", "instance_id": "a", "text": "records 1 to 2 are missing"}
+GAP = {
+    "code": "JOURNAL_GAP",
+    "instance_id": "a",
+    "at": "1:1",
+    "reason": "records_missing",
+    "text": "records 1 to 2 are missing",
+}
+EPOCH = GAP | {"reason": "journal_epoch_began", "text": "another observer goes on"}
 RIGHT = {"findings": [FOUND], "incidents": [OPEN], "observations": []}
 
 
@@ -30,7 +38,7 @@ RIGHT = {"findings": [FOUND], "incidents": [OPEN], "observations": []}
 )
 def test_each_difference_is_a_violation(audited, replayed, said):
     """And equal results are none."""
-    found = violations(RIGHT | audited, RIGHT | replayed, {"no_errant_gtids"})
+    found = violations(RIGHT | audited, RIGHT | replayed, {"no_errant_gtids"}, begins_epochs=False)
     assert len(said) == len(found), found
     assert all(part in text for part, text in zip(said, found, strict=True)), found
 
@@ -51,10 +59,24 @@ def test_after_damage_a_hole_must_be_named(audited, said):
     assert said == violations_after_damage(known | audited, RIGHT, {"no_errant_gtids"}, {"a"})
 
 
-def test_a_seed_draws_the_same_again_and_every_kind_comes():
-    """All kinds once before any comes twice."""
-    assert draw(7, 25) == draw(7, 25) != draw(8, 25)
-    kinds = [act.kind for act in draw(7, 25).acts]
-    assert set(Kind) == set(kinds[: len(Kind)]) == set(kinds[len(Kind) : 2 * len(Kind)])
-    assert 25 == len(kinds)
+def test_a_new_epoch_is_seen_by_both_where_one_has_begun():
+    """And by neither, else."""
+    begun = RIGHT | {"observations": [EPOCH]}
+
+    def found(audited, *, begins_epochs=True):
+        return violations(audited, begun, {"no_errant_gtids"}, begins_epochs=begins_epochs)
+
+    assert [] == found(begun)
+    assert ["new epoch lost"] == [text.partition(":")[0] for text in found(RIGHT)]
+    assert 2 == len(found(begun, begins_epochs=False))
+
+
+def test_a_seed_draws_the_same_again_and_every_act_comes():
+    """All once before any comes twice."""
+    count = 2 * len(ACTS) + 1
+    assert draw(7, count) == draw(7, count) != draw(8, count)
+    drawn = [step.act for step in draw(7, count).steps]
+    assert set(ACTS) == set(drawn[: len(ACTS)]) == set(drawn[len(ACTS) : -1])
+    assert count == len(drawn)
+    assert draw(7, len(ACTS)).begins_epochs
     assert set(CANARIES) <= set(FAULTS)
