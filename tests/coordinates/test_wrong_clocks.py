@@ -18,7 +18,12 @@ from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, Journal, audit
 from tests.support.orders import content, interleaved
-from tests.support.wrong_clocks import HOUR_US, WRONG_CLOCKS, whole_journals
+from tests.support.wrong_clocks import (
+    HOUR_US,
+    WRONG_CLOCKS,
+    asked_otherwise,
+    whole_journals,
+)
 
 SECOND_US = 1_000_000
 START = 1_700_000_000 * SECOND_US
@@ -60,6 +65,16 @@ def test_the_same_is_found_by_any_clock(seed: int) -> None:
         assert found(result) == found(expected), f"{clock} at {who}"
         if result.verdict is not expected.verdict:
             assert left_open(result) - left_open(expected) <= MAY_STAY_OPEN, f"{clock} at {who}"
+
+
+@pytest.mark.parametrize("ahead_us", [HOUR_US, -HOUR_US, 59_000_000, -3_000_000])
+@pytest.mark.parametrize("seed", [4, 7])
+def test_the_same_is_found_when_who_asks_sets_its_clock(seed: int, ahead_us: int) -> None:
+    """All instances are asked by the one clock, whatever it shows."""
+    right = journals(seed)
+    second_collection = START + 2 * SECOND_US
+    asked = [asked_otherwise(block, second_collection, ahead_us) for block in right.values()]
+    assert found(audit_history(asked)) == found(audit_history(right.values()))
 
 
 @pytest.mark.parametrize("clock", list(WRONG_CLOCKS)[::2])

@@ -103,6 +103,16 @@ def nanoseconds(ts: Times, _: int) -> Times:
     return ts * 1_000
 
 
+def asked_otherwise(block: Block, since: int, ahead_us: int) -> Block:
+    """The clock of who asks was set: what is asked from some time on was asked so much later."""
+    texts = dict(block.texts)
+    for row, text in block.texts.items():
+        body = json.loads(text) if '"requested_at"' in text else {}
+        if body.get("requested_at", 0) >= since:
+            texts[row] = json.dumps(body | {"requested_at": body["requested_at"] + ahead_us})
+    return replace(block, texts=texts)
+
+
 def _shown_from(block: Block, first: int, shown: Shown, *, is_received: bool) -> Block:
     times = block.columns["ts"].copy()
     since = int(times[first])
