@@ -211,7 +211,8 @@ COLLECTION_WITHIN_BUDGET = register(
             " waiting for a huge group that is being written, with other locks already taken."
         ),
         undecided_when=(
-            "entering or leaving was not observed, or their times are not known because of a gap"
+            "entering or leaving was not observed, their times are not known because of a gap, or"
+            " no later answer shows that the clock was not set meanwhile"
         ),
         sources=("WL#9452, introduction", "WL#9211, NF-1"),
         remedy=(

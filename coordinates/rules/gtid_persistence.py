@@ -186,7 +186,10 @@ GTID_PERSISTED_IN_TIME = register(
             "Its thread wakes up by time and by number. While it does not, undo logs pile up"
             " because purge waits for it, and the next recovery has them all to read."
         ),
-        undecided_when="the commit or the persister's next write was not observed",
+        undecided_when=(
+            "the commit or the persister's next write was not observed, or no later answer shows"
+            " that the clock was not set meanwhile"
+        ),
         sources=("WL#9211, Key design points 2 and 3",),
         remedy=(
             "Look for what blocks the thread: a lock on mysql.gtid_executed, a full disk, a server"
