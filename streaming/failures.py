@@ -63,6 +63,11 @@ _FAILURES = (
         "This user may not do that to topic {0!r} at {broker}; grant it (docs/kafka.md).",
     ),
     (
+        r"TopicAuthorizationException",
+        Kind.PERSON,
+        "This user may not do that to a topic at {broker}; grant what audit needs (docs/kafka.md).",
+    ),
+    (
         r"GroupAuthorizationException: Not authorized to access group: (\S{1,250})",
         Kind.PERSON,
         "This user may not use group {0!r} at {broker}; grant READ on it (docs/kafka.md).",

@@ -26,6 +26,11 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
             "This user may not do that to topic 'tallystick.findings' at '127.0.0.1:9'",
         ),
         (
+            "common.errors.TopicAuthorizationException: Topic authorization failed.",
+            Kind.PERSON,
+            "This user may not do that to a topic at '127.0.0.1:9'",
+        ),
+        (
             (
                 "errors.GroupAuthorizationException: Not authorized to access"
                 " group: spark-kafka-source-1"

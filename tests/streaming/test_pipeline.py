@@ -282,22 +282,37 @@ def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
     assert Verdict.UNDECIDED in {cut.verdict for cut in cuts}
 
 
-def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path):
-    """Rows that wait for more of their journal, and instances that never answered, are reported."""
+def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path, monkeypatch):
+    """Rows that wait for more of their journal, and instances that never answered, are reported.
+
+    Where one instance's end raises, it is undecided, and the others are not.
+    """
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
     block = history("a", 2, broken=frozenset(), ahead=500)
-    produce(servers, topics["journal_topic"], [block], 100)
+    raising = history("b", 2, broken=frozenset(), ahead=500)
+    produce(servers, topics["journal_topic"], [block, raising], 100)
     core = InstanceAudit("a")
     before, end = core.absorb(block), core.finish()
     assert (["c-000"], ["c-001"]) == tuple(
         [cut.collection_id for cut in output.cuts] for output in (before, end)
     )
     settings = JobSettings(
-        servers, tmp_path / "cp", tmp_path / "out", instances=("a", "z"), available_now=True,
+        servers, tmp_path / "cp", tmp_path / "out", instances=("a", "b", "z"), available_now=True,
         history_ends=True, **topics,
     )  # fmt: skip
+    finish = InstanceAudit.finish
+
+    def finish_or_raise(audit):
+        if audit.instance_id == "b":
+            raise KeyError("nobody thought of this")
+        return finish(audit)
+
+    monkeypatch.setattr(InstanceAudit, "finish", finish_or_raise)
     run(spark, settings)
+    noted = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    [refused] = [one for one in noted if one.reason == "end_refused"]
+    assert ("b", True) == (refused.instance_id, refused.is_undecided)
     cuts = table_reader.read_cuts(tmp_path / "out")
     assert [*before.cuts, *end.cuts] == [cut for cut in cuts if cut.instance_id == "a"]
     assert ["missing", "missing"] == [cut.answer for cut in cuts if cut.instance_id == "z"]

@@ -6,16 +6,27 @@ import os
 import socket
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+
+from kafka import KafkaAdminClient
+from kafka.admin import (
+    ACLFilter,
+    ACLOperation,
+    ACLPermissionType,
+    ACLResourcePatternType,
+    ResourcePatternFilter,
+    ResourceType,
+)
 
 from tallystick.deploy.broker import HOST, LocalBroker
 from tallystick.deploy.broker_security import ADMIN, USER, BrokerSecurity
 from tallystick.deploy.certificates import Authority
 from tallystick.kafka_properties import VARIABLES
 from tallystick.producers.kafka_clients.choice import kafka_client
+from tallystick.producers.kafka_clients.kafka_python_arguments import kafka_python_arguments
 from tallystick.producers.kafka_rights import Right, grant, set_password
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tests.support.token_servers import CLIENT, SECRET, SUBJECT, TokenServer
@@ -100,6 +111,33 @@ class SecuredBroker:
                 "sasl.oauthbearer.token.endpoint.url": self.tokens.url,
             }
         ) | {"TALLYSTICK_BOOTSTRAP_SERVERS": f"{host}:{self.ports[TOKENS]}"}
+
+    def revoke(self, user: str, right: Right) -> None:
+        """Take a right away."""
+        rule = ACLFilter(
+            f"User:{user}",
+            "*",
+            ACLOperation[right.operation],
+            ACLPermissionType.ALLOW,
+            ResourcePatternFilter(
+                ResourceType.TOPIC, f"{self.prefix}.{right.topic}", ACLResourcePatternType.LITERAL
+            ),
+        )
+        servers = self.local.bootstrap_servers
+        arguments = kafka_python_arguments(self.admin)
+        with closing(KafkaAdminClient(bootstrap_servers=servers, **arguments)) as admin:
+            ((_, removed, _),) = admin.delete_acls([rule])
+        assert len(removed) == 1
+
+    def change_password(self, variables: dict[str, str]) -> None:
+        """Give the user of these variables another one; who is let in already stays."""
+        name = variables[f"{VARIABLES}SASL_USERNAME"]
+        set_password(self.local.bootstrap_servers, self.admin, name, "another one")
+
+    def restart(self) -> None:
+        """Everybody has to log in again."""
+        self.local.stop()
+        self.local.start()
 
     def variables(self, properties: dict[str, str]) -> dict[str, str]:
         """The environment of a command."""

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import os
 import signal
-from contextlib import closing
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import final
 
 import pytest
 
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_rights import RIGHTS, Right
-from tests.support.secured_brokers import running_secured_broker
+from tallystick.streaming import table_reader
+from tests.support.secured_brokers import SecuredBroker, running_secured_broker
 from tests.support.started_commands import DEADLINE_S, Commands, wait_until
+from tests.support.token_servers import SUBJECT
 
 ROOT = Path(__file__).parents[2]
 STORED = ROOT / "tests" / "real_journals" / "errant_write.jsonl"
+WITH_FINDINGS = ROOT / "tests" / "real_journals" / "lost_xa_gtids.jsonl"
 CLIENTS = ("confluent-kafka", "kafka-python")
 INCIDENT = "0" * 24
 
@@ -192,6 +198,125 @@ def test_a_topic_that_is_missing_is_made_by_who_may(run_as, secured_broker):
     ran = run_as(variables | {"TALLYSTICK_TOPIC_PREFIX": "nowhere"}, *COMMANDS["load"])
     assert 2 == ran.code
     assert "topic 'nowhere.journal' does not exist, or this user may not see it" in ran.err
+
+
+@contextmanager
+def arguments_of_all() -> Iterator[set[bytes]]:
+    """The command lines of all processes that run meanwhile."""
+    seen: set[bytes] = set()
+    is_over = threading.Event()
+
+    def read() -> None:
+        while not is_over.wait(0.2):
+            for file in Path("/proc").glob("[0-9]*/cmdline"):
+                with suppress(OSError):
+                    seen.add(file.read_bytes())
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def test_the_audit_does_with_its_rights_until_they_are_taken_away(
+    run_as, secured_broker, tmp_path, started
+):
+    """By a password and by a token, both queries and all sinks; no secret is left anywhere.
+
+    A right that is withdrawn, and a password that is changed: one sentence each, and 75.
+    """
+    audits = {}
+    for name, who in ("password", SecuredBroker.user), ("token", SecuredBroker.token_holder):
+        broker = secured_broker.with_new_topics()
+        writes = broker.user(RIGHTS["journal --write"])
+        assert 0 == run_as(writes, "journal", "--write", str(WITH_FINDINGS)).code
+        (tmp_path / name).mkdir()
+        audits[name] = started(broker, who(broker, RIGHTS["audit"]), tmp_path / name)
+    with arguments_of_all() as arguments:
+        for audit in audits.values():
+            wait_until(lambda audit=audit: audit.has_ended or audit.has_asked, "a missing answer")
+            assert audit.publishes_findings(), audit.errors
+        token, password = audits["token"], audits["password"]
+        token.broker.revoke(SUBJECT, Right("READ", "journal"))
+        assert "This user may not do that to" in token.last_words()
+        password.broker.change_password(password.variables)
+        password.broker.restart()
+        assert "do not accept each other: Authentication failed" in password.last_words()
+    assert any(b"org.apache.spark" in line for line in arguments)
+    key = Path(password.variables["TALLYSTICK_KAFKA_SSL_KEY_LOCATION"]).read_bytes()
+    secrets = (
+        password.variables["TALLYSTICK_KAFKA_SASL_PASSWORD"].encode(),
+        token.variables["TALLYSTICK_KAFKA_SASL_OAUTHBEARER_CLIENT_SECRET"].encode(),
+        key.splitlines()[1],
+    )
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any("checkpoint" in str(path) for path in files)
+    assert any(path.name == "spark.log" for path in files)
+    for secret in secrets:
+        assert [] == [path for path in files if secret in path.read_bytes()]
+        assert [] == [line for line in arguments if secret in line]
+    states = [path for name in audits for path in (tmp_path / name / ".tallystick").rglob("*")]
+    assert [] == [path for path in states if path.stat().st_mode & 0o077]
+
+
+@final
+class StartedAudit:
+    """An audit in a process of its own."""
+
+    def __init__(self, broker: SecuredBroker, variables: dict[str, str], directory: Path) -> None:
+        self.broker, self.variables = broker, variables
+        self._tables = directory / ".tallystick/audit/tables"
+        self._errors = directory / "errors.0"
+        self.commands = commands_of(variables, directory)
+        options = ("--collect-interval-s", "5", "--collect-deadline-s", "2")
+        self._process = self.commands.start("audit", *options)
+
+    @property
+    def errors(self) -> str:
+        return self._errors.read_text()
+
+    @property
+    def has_ended(self) -> bool:
+        return self._process.poll() is not None
+
+    @property
+    def has_asked(self) -> bool:
+        """Whether a request went to the collect topic and back, and its deadline is over."""
+        return (self._tables / "cuts").exists() and any(
+            cut.answer == "missing" for cut in table_reader.read_cuts(self._tables)
+        )
+
+    def publishes_findings(self) -> bool:
+        """Whether the topic of the findings has some."""
+        client = kafka_client("confluent-kafka", self.broker.admin)
+        servers, topic = self.broker.local.bootstrap_servers, f"{self.broker.prefix}.findings"
+        with closing(client.open_reader(servers, topic, since_ms=0)) as reader:
+            wait_until(lambda: self.has_ended or list(reader.read(0.5)), "a finding")
+        return not self.has_ended
+
+    def last_words(self) -> str:
+        """The one sentence by which it has ended, with status 75."""
+        assert 75 == self._process.wait(DEADLINE_S), self.errors
+        assert "Traceback" not in self.errors
+        (sentence,) = [line for line in self.errors.splitlines() if "docs/kafka.md" in line]
+        return sentence
+
+
+@pytest.fixture
+def started():
+    """Starts audits; what still runs at the end is killed."""
+    audits = []
+
+    def start(*arguments):
+        audits.append(StartedAudit(*arguments))
+        return audits[-1]
+
+    yield start
+    for audit in audits:
+        audit.commands.kill_all()
 
 
 def test_the_table_of_rights_is_that_of_the_commands():
