@@ -115,6 +115,8 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
         "spark.ui.showConsoleProgress": "false",
         # The collector's small job does not queue after a large micro-batch of the auditor.
         "spark.scheduler.mode": "FAIR",
+        # Hadoop sets the modes of checkpoint files itself, whatever the process's umask is.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.sql.session.timeZone": "UTC",
         # Streaming turns it off anyway, with a warning; the sinks' small writes do not need it.
         "spark.sql.adaptive.enabled": "false",
