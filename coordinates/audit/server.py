@@ -167,6 +167,11 @@ class Server:
         """have_backup_safe_binlog_info."""
         return self._flag("have_backup_safe_binlog_info", default=False)
 
+    @property
+    def may_be_backup_safe(self) -> bool:
+        """Whether it may have that variable: nobody knows it of one whose start was not seen."""
+        return self._flag("have_backup_safe_binlog_info", default=not self.has_started)
+
 
 @lru_cache(maxsize=64)
 def _knows_tags(version: str) -> bool:

@@ -316,9 +316,7 @@ class ServerRecordReader(InstanceState):
             self.backup_locks.backup_ended(
                 str(body.get("session", "")), body["backup_id"], failed="error" in body
             )
-        # Of a server whose start was not seen nobody knows that it lacks the variable.
-        may_be_safe = self.server.is_backup_safe or not self.server.variables
-        self.backup_lock_steps.backup(body, may_be_safe=may_be_safe)
+        self.backup_lock_steps.backup(body, may_be_safe=self.server.may_be_backup_safe)
         if "coordinates_from" not in body:
             self.online_backup_steps.backup(body, ts)
             self.images.step(body)
