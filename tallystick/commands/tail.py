@@ -178,6 +178,8 @@ def _tail_states(
     since = [state.saved_at_ms for state in saved.values() if state is not None]
     published = {}
     if since:
+        # The clock may have been set back since then.
+        since.append(time.time_ns() // 1_000_000)
         published = published_since(
             settings.bootstrap_servers,
             list(saved),

@@ -19,6 +19,7 @@ from tallystick.producers.journal_resume import published_since
 from tallystick.producers.kafka_clients.choice import CLIENTS, kafka_client
 from tallystick.producers.kafka_clients.errors import TopicError
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
+from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.mysql_lab.layout import SOURCE_A
 from tallystick.producers.mysql_lab.load import LoadPlan
 from tallystick.producers.publisher import KafkaSettings
@@ -69,8 +70,13 @@ def test_a_topic_that_is_not_there_is_told(broker, client) -> None:
         published_since(broker.bootstrap_servers, ["a"], 0, "no-such.journal", kafka_client(client))
 
 
-def test_a_tail_killed_under_load_goes_on_without_a_gap(broker, prefix, mysqld, tmp_path) -> None:
-    """Kill -9 of the command, another start, SIGTERM: one journal, consistent, in one epoch."""
+def test_a_tail_killed_under_load_goes_on_without_a_gap(
+    broker, prefix, mysqld, tmp_path, monkeypatch
+) -> None:
+    """Kill -9 of the command, another start, SIGTERM: one journal, consistent, in one epoch.
+
+    The clock was set back by an hour between the first one's last save and its end.
+    """
     command = [
         *(sys.executable, "-m", "tallystick.cli", "tail"),
         *("--config", str(mysqld.config_file), "--directory", str(tmp_path / "state")),
@@ -89,9 +95,18 @@ def test_a_tail_killed_under_load_goes_on_without_a_gap(broker, prefix, mysqld, 
     running_load.start()
     try:
         first = subprocess.Popen(command, stderr=subprocess.PIPE)
-        wait_for(lambda: read() > 500, lambda: f"{read()} records")
+        states = tmp_path / "state"
+        wait_for(lambda: read() > 500 and list(states.rglob("*.json")), lambda: f"{read()} records")
+        saved = {path: TailState.load(path) for path in states.rglob("*.json")}
+        seen = read()
+        wait_for(lambda: read() > seen + 200, lambda: f"{read()} records, {seen} before")
         first.kill()
         first.communicate()
+        later_ns = time.time_ns() + 3_600_000_000_000
+        with monkeypatch.context() as clock:
+            clock.setattr(time, "time_ns", lambda: later_ns)
+            for path, state in saved.items():
+                state.save(path)
         before = read()
         second = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         wait_for(lambda: read() > before + 500, lambda: f"{read()} records, {before} before")
