@@ -375,13 +375,18 @@ def _committed_after(
     for name, other in row.relays.items():
         if name != state.channel:
             others = others | other.received_ever.freeze()
-    for group in relay.applied_groups(applied.file_number, applied.position)[::-1]:
+    groups = relay.applied_groups(applied.file_number, applied.position)
+    for group in groups[::-1]:
         end = LogCoordinates(stored.base_name, int(group[Q_FILE]), int(group[Q_END]))
         if end <= stored:
             return None
         if group[Q_SID] < 0 or group[Q_TYPE] != _XID:
             continue
         gtid = GtidSet.from_gnos(relay.sids[int(group[Q_SID])], group[Q_GNO : Q_GNO + 1])
-        if gtid <= first and gtid.isdisjoint(others):
+        if not gtid <= first or not gtid.isdisjoint(others):
+            continue
+        # One that was received twice is passed over the second time, and commits nothing.
+        is_same = (groups[:, Q_SID] == group[Q_SID]) & (groups[:, Q_GNO] == group[Q_GNO])
+        if np.count_nonzero(is_same) == 1:
             return end
     return None

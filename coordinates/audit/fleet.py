@@ -27,6 +27,7 @@ from tallystick.coordinates.audit.fleet_event_order import OF_LOGS, in_time_orde
 from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import JournalPosition
+from tallystick.coordinates.audit.needed_logs import forget_what_all_have_passed
 from tallystick.coordinates.audit.observer_clock import TOLERANCE_US, ahead, is_one_clock
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
@@ -223,7 +224,9 @@ class FleetAudit:
         self._report_shared_uuids()
         self._compare_origins()
         self.reader.moved.clear()
-        self.reader.forget_oldest()
+        # Here it does not depend on blocks what is forgotten.
+        forget_what_all_have_passed(self.reader.members, self.reader.fleet, self.queues)
+        self.reader.origins.forget_lowest()
 
     def _settle_queue(self, key: QueueKey, queue: Queue) -> None:
         moved = self.reader.moved

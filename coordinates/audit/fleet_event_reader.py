@@ -14,6 +14,7 @@ from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.origins import OriginColumns, Origins
+from tallystick.coordinates.audit.packed_events import BinlogGroups
 from tallystick.coordinates.audit.replica import (
     BEGINS,
     CONNECTS,
@@ -26,7 +27,6 @@ from tallystick.coordinates.audit.replica_comparisons import (
     ReplicaComparisons,
     keys_of,
 )
-from tallystick.coordinates.audit.timeline_file import BinlogGroups
 from tallystick.coordinates.audit.topology import Fleet, source_key
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.observations import CLOCKS_DIFFER
@@ -133,12 +133,6 @@ class FleetEventReader:
                 self._mark(member.timeline, event.ts)
             if event.kind is FleetEventKind.TIME:
                 self.close_instant(member.timeline)
-
-    def forget_oldest(self) -> None:
-        """Forget what is beyond the bounds; called where that does not depend on blocks."""
-        for timeline in self.timelines.values():
-            timeline.forget_oldest()
-        self.origins.forget_lowest()
 
     def end(self, timeline: InstanceTimeline, ts: int) -> None:
         """The journal ends, and with it everything up to `ts` is known."""

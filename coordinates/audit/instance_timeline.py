@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallystick.coordinates.audit.observer_clock import ObserverClock
-from tallystick.coordinates.audit.timeline_file import BinlogFile, BinlogGroups
+from tallystick.coordinates.audit.packed_events import BinlogGroups, GtidRuns
+from tallystick.coordinates.audit.timeline_file import BinlogFile
 from tallystick.coordinates.audit.timeline_snapshot import Identity, Loss, Snapshot, States
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
@@ -30,12 +31,16 @@ if TYPE_CHECKING:
 
     IntArray = npt.NDArray[np.int64]
 
-EVENTS_MAX = 2**17
-"""Events remembered of one instance; beyond it whole oldest files are forgotten."""
+EVENTS_MIN = 2**17
+"""The newest events of one instance that are remembered in any case; older ones while needed."""
 LOSSES_MAX = 16
 IMAGES_MAX = 32
 """Backup images, clones and positions with checksums remembered of one instance."""
 ADMINISTERED_MAX = 16
+
+
+LogPosition = tuple[int, int, int]
+"""Binlog lineage, file number and position."""
 
 
 @dataclass(eq=False)
@@ -54,6 +59,8 @@ class InstanceTimeline:
     sids: list[str] = field(default_factory=list)
     files: dict[tuple[int, int], BinlogFile] = field(default_factory=dict)
     event_count: int = 0
+    given_up: LogPosition | None = None
+    """Up to where events were forgotten that a replica still needed."""
     lineage: int = 0
     lineage_ts: int | None = None
     base_name: str | None = None
@@ -160,7 +167,9 @@ class InstanceTimeline:
 
     def _file(self, base_name: str, number: int) -> BinlogFile:
         self.base_name = base_name
-        self.file_number = max(self.file_number, number)
+        if number > self.file_number:
+            self._seal()
+            self.file_number = number
         key = self.lineage, number
         file = self.files.get(key)
         if file is None:
@@ -175,17 +184,78 @@ class InstanceTimeline:
             return
         self.begin_lineage(lineage, ts)
 
-    def forget_oldest(self) -> None:
-        """Forget the events beyond the bound: whole files, then half of the present one."""
-        if self.event_count <= EVENTS_MAX:
-            return
+    def _seal(self) -> None:
+        file = self.files.get((self.lineage, self.file_number))
+        if file is not None:
+            file.seal()
+
+    def has_more_than_newest(self) -> bool:
+        """Whether so many events are remembered that the oldest may be forgotten."""
+        if self.event_count <= EVENTS_MIN:
+            return False
+        return self.event_count - self.files[min(self.files)].oldest()[0] >= EVENTS_MIN
+
+    def forget_oldest(self, needed: LogPosition | None, bytes_max: int | None = None) -> bool:
+        """Forget the oldest events, but for the newest and those that replicas need.
+
+        Args:
+            needed: From where on they need them, None: nowhere.
+            bytes_max: How many bytes what is needed may take.
+
+        Returns:
+            Whether more than the newest is kept, because it is needed.
+        """
         for key in sorted(self.files):
-            if self.event_count <= EVENTS_MAX:
-                return
-            if key == (self.lineage, self.file_number):
-                self.event_count -= self.files[key].forget_front(self.event_count - EVENTS_MAX // 2)
-            else:
-                self.event_count -= len(self.files.pop(key).event_ends())
+            file = self.files[key]
+            while True:
+                count, end, groups = file.oldest()
+                if self.event_count - count < EVENTS_MIN:
+                    return False
+                if needed is not None and not self._is_passed((*key, end), groups, needed):
+                    if bytes_max is None or self.byte_count <= bytes_max:
+                        return True
+                    self.given_up = (*key, end)
+                is_all = count == file.event_count
+                if is_all and key == (self.lineage, self.file_number):
+                    return False
+                self.event_count -= count
+                if is_all:
+                    del self.files[key]
+                    break
+                file.forget_oldest()
+        return False
+
+    def _is_passed(self, end: LogPosition, groups: int, needed: LogPosition) -> bool:
+        """Whether a group ends after the oldest events of a file, but before what is needed.
+
+        What is needed may be inside the group that follows.
+
+        Args:
+            end: Where these events end.
+            groups: How many groups they complete.
+            needed: What is needed.
+        """
+        if end >= needed:
+            return False
+        first, last, position = end[:2], needed[:2], needed[2]
+        for key, file in self.files.items():
+            if first <= key <= last:
+                count = file.count_groups(position) if key == last else file.group_count
+                if count > (groups if key == first else 0):
+                    return True
+        return False
+
+    @property
+    def byte_count(self) -> int:
+        """About how many bytes the remembered events take."""
+        return sum(file.byte_count for file in self.files.values())
+
+    def is_given_up(self, lineage: int, number: int, position: int) -> bool:
+        """Whether a position was forgotten although a replica still needed it."""
+        given_up = self.given_up
+        return (
+            given_up is not None and lineage == given_up[0] and (number, position) <= given_up[1:]
+        )
 
     def head(self, body: Mapping[str, Any], ts: int) -> None:
         """PREVIOUS_GTIDS of a file."""
@@ -261,11 +331,12 @@ class InstanceTimeline:
             self.is_complete, self.base_name = kept
 
     def _lose(self, file: BinlogFile, end: int, ts: int) -> GtidSet:
-        ends, groups = file.truncate(end)
-        self.event_count -= len(ends)
+        lost = file.truncate(end)
+        groups = lost.groups
+        self.event_count -= len(lost.ends)
         self.losses = [
             *self.losses[1 - LOSSES_MAX :],
-            Loss(ts, self.loss_count, file.lineage, file.file_number, ends, groups),
+            Loss(ts, self.loss_count, file.lineage, file.file_number, lost),
         ]
         named = groups.sid >= 0
         gtids = GtidSet.from_groups(self.sids, groups.sid[named], groups.gno[named])
@@ -290,6 +361,7 @@ class InstanceTimeline:
         """What follows is held against nothing that was logged."""
         self.loss_count += 1
         self.beyond = self.beyond | self.logged()
+        self._seal()
         self.lineage = lineage
         self.base_name = None
         self.file_number = 0
@@ -436,7 +508,7 @@ class InstanceTimeline:
             since: With it, what was taken back at this time or later is there, too.
         """
         file = self.files.get((state.lineage, number))
-        kept = 0 if file is None else len(file.groups().gno)
+        kept = 0 if file is None else file.group_count
         losses = [
             loss
             for loss in self.losses
@@ -447,34 +519,31 @@ class InstanceTimeline:
             file = BinlogFile(state.lineage, number) if file is None else file.copy()
         for loss in reversed(losses):
             assert file is not None
-            file.give_back(loss.event_ends, loss.groups)
+            file.give_back(loss.events)
             if loss.number > state.losses:
-                kept = len(file.groups().gno)
+                kept = file.group_count
         return file, kept
 
     def logs_anonymous(self, state: Snapshot) -> bool:
         """Whether the lineage of a state has anonymous groups, as far as remembered."""
         return any(
-            bool((file.groups().sid < 0).any())
+            file.has_anonymous_group
             for (lineage, _), file in self.files.items()
             if lineage == state.lineage
         )
 
-    def groups_until(self, state: Snapshot, end: tuple[int, int]) -> BinlogGroups:
-        """The remembered groups of the lineage of a state up to a file number and position."""
-        columns: list[tuple[Any, Any]] = []
+    def runs_until(self, state: Snapshot, end: tuple[int, int]) -> GtidRuns:
+        """GTIDs of the remembered groups of a state's lineage up to a file number and position."""
+        found: list[GtidRuns] = []
         for lineage, number in sorted(self.files):
             if lineage != state.lineage or number > end[0]:
                 continue
             file, kept = self.file_at(state, number)
             assert file is not None
-            groups = file.groups()
             if number == end[0]:
-                kept = min(kept, int(np.searchsorted(file.group_ends(), end[1], side="right")))
-            columns.append((groups.sid[:kept], groups.gno[:kept]))
-        sid = np.concatenate([np.empty(0, np.int32), *(column[0] for column in columns)])
-        gno = np.concatenate([np.empty(0, np.int64), *(column[1] for column in columns)])
-        return BinlogGroups(np.arange(len(gno)), sid, gno)
+                kept = min(kept, file.count_groups(end[1], "right"))
+            found += file.runs(kept)
+        return GtidRuns.joined(found)
 
     def assume_known(self, ts: int) -> None:
         """Until `assume_unknown`, answer as if the journal were known up to `ts` as it is."""

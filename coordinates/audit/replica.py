@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from tallystick.coordinates.audit.comparison import GroupsQueued, QueuedRun, RunningRecovery
+from tallystick.coordinates.audit.comparison import (
+    Coordinates,
+    GroupsQueued,
+    QueuedRun,
+    RunningRecovery,
+)
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.topology import source_key
 from tallystick.coordinates.state_codec import TRANSIENT
@@ -16,7 +21,7 @@ from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tallystick.coordinates.audit.fleet_events import FleetEvent
 
@@ -167,6 +172,21 @@ def _joined(chunks: list[npt.NDArray[Any]]) -> Any:
     return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
 
+class AppliedTo(NamedTuple):
+    """Executed source coordinates of a channel in its last row.
+
+    Attributes:
+        key: The source.
+        ts: Time of that row.
+        coordinates_ts: Since when they are of the present source, None not known.
+    """
+
+    key: str
+    ts: int
+    coordinates: Coordinates
+    coordinates_ts: int | None
+
+
 @dataclass(eq=False)
 class Replica:
     """One instance as a replica.
@@ -186,6 +206,7 @@ class Replica:
         resumed_from: Sources that have sent groups since that clone; a channel made later, or
             pointed elsewhere and back, goes on where another has ended.
         recovery: What has happened since its data were restored from an image.
+        applied_to: By channel; a channel of which records are missing is still there.
         keeps_commit_order: replica_preserve_commit_order, as of its last start.
         at: Position of the last fleet event that does not depend on how the journal was cut.
     """
@@ -206,6 +227,7 @@ class Replica:
     resumed_from: set[str] = field(default_factory=set)
     judged_clones: set[str] = field(default_factory=set)
     recovery: RunningRecovery | None = None
+    applied_to: dict[str, AppliedTo] = field(default_factory=dict)
     keeps_commit_order: bool = True
     at: JournalPosition | None = None
     _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
@@ -261,6 +283,13 @@ class Replica:
         end = -1 if base_name is None else int(arrays["group_source_end"][0])
         return base_name or "", body["source_file_number"], end, gtid
 
+    def needs(self) -> Iterator[AppliedTo]:
+        """From where on its channels still need their sources' logs, as far as known."""
+        for name, applied_to in self.applied_to.items():
+            channel = self.channels.get(name)
+            if channel is None or channel.key in (None, applied_to.key):
+                yield applied_to
+
     def begin_data_lineage(self) -> None:
         """Another data directory: its channels are those of the copy, until recorded otherwise."""
         self.channels = {}
@@ -284,6 +313,7 @@ class Replica:
     def leave(self, name: str) -> None:
         """RESET REPLICA ALL: the channel is gone, and what came through it stays."""
         channel = self.channels.pop(name)
+        self.applied_to.pop(name, None)
         self.gone.add(name)
         if any(other.has_source and other.is_listed for other in self.channels.values()):
             self.left = self.left | channel.received.freeze()

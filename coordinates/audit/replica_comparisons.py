@@ -17,7 +17,7 @@ from tallystick.coordinates.audit.comparison import (
 from tallystick.coordinates.audit.comparison_queues import GROUPS_MAX
 from tallystick.coordinates.audit.finding_collector import Subject
 from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
-from tallystick.coordinates.audit.replica import Replica
+from tallystick.coordinates.audit.replica import AppliedTo, Replica
 from tallystick.coordinates.results import Check, Outcome
 from tallystick.coordinates.rules.between import SOURCE_UNKNOWN
 from tallystick.coordinates.rules.catalogue import COMPARISONS
@@ -83,6 +83,8 @@ class ReplicaComparisons:
             has = executed
             for gtids in shown:
                 has = has | gtids
+        names = {channel.name for channel in channels}
+        replica.applied_to = {n: to for n, to in replica.applied_to.items() if n in names}
         for channel, values in zip(channels, listed, strict=True):
             self._compare_channel(member, channel, values, (executed, has), at, body=body)
         if executed is not None:
@@ -164,6 +166,10 @@ class ReplicaComparisons:
             is_filtered=channel.is_filtered,
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
+        if row.executed is not None and row.executed[0]:
+            member.replica.applied_to[channel.name] = AppliedTo(
+                channel.key, at.ts, row.executed, row.coordinates_ts
+            )
 
     def _note_unknown(self, member: Member, channel: ReplicaChannel, at: JournalPosition) -> None:
         """What the source of a channel is, nobody has reported: noted once, checked each time."""

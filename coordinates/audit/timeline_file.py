@@ -8,26 +8,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from tallystick.coordinates.audit.packed_events import (
+    BinlogGroups,
+    Events,
+    GroupColumns,
+    GtidRuns,
+    IntArray,
+    PackedEvents,
+    joined,
+    unpacked,
+)
+from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.gtid import GtidSet
 
-IntArray = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 FIRST_POSITION = 4
 HEADER_EVENTS = 2
 """FORMAT_DESCRIPTION and PREVIOUS_GTIDS open a file; they belong to no group."""
-
-
-class BinlogGroups(NamedTuple):
-    """Complete groups in the order of the log: index of the event that ends each, and its GTID."""
-
-    event: npt.NDArray[Any]
-    sid: npt.NDArray[np.int32]
-    gno: IntArray
+PACKED_EVENTS = 2**14
+"""Events that are packed together; as many at least, the newest of the log, are not."""
+_EVENT_BYTES = 28
+"""Bytes of an event that is not packed, at the most."""
 
 
 class PositionKind(Enum):
@@ -60,16 +68,19 @@ class BinlogFile:
     holes: list[tuple[int, int]] = field(default_factory=list)
     is_doubtful: bool = False
     is_open_ended: bool = False
+    _packed: list[PackedEvents] = field(default_factory=list)
     _ends: list[IntArray] = field(default_factory=list)
     _events: list[npt.NDArray[Any]] = field(default_factory=list)
     _sids: list[npt.NDArray[np.int32]] = field(default_factory=list)
     _gnos: list[IntArray] = field(default_factory=list)
     _count: int = 0
+    _known_index: _Index | None = field(default=None, init=False, metadata=TRANSIENT)
+
+    # It grows
 
     def compact(self) -> None:
-        """Bring each column into one array: so it is saved."""
-        self.event_ends()
-        self.groups()
+        """Bring each column of what is not packed into one array: so it is saved."""
+        self._newest()
 
     def append(self, start: int, event_ends: IntArray, groups: BinlogGroups) -> int:
         """The next run of events, without a gap among themselves; returns how many are kept."""
@@ -79,6 +90,13 @@ class BinlogFile:
         if start > self.end:
             self.skip_to(start)
         self.is_open_ended = False
+        self._add(Events(event_ends, groups))
+        if self._count >= 2 * PACKED_EVENTS:
+            self._pack(2 * PACKED_EVENTS)
+        return len(event_ends)
+
+    def _add(self, events: Events) -> None:
+        event_ends, groups = events
         self._ends.append(event_ends)
         if len(groups.gno):
             self._events.append(groups.event + self._count)
@@ -87,27 +105,124 @@ class BinlogFile:
         self._count += len(event_ends)
         if len(event_ends):
             self.end = int(event_ends[-1])
-        return len(event_ends)
 
     def skip_to(self, position: int) -> None:
         """The events up to `position` were not seen."""
         self.holes.append((self.end, position))
         self.end = position
 
-    def event_ends(self) -> IntArray:
-        """Ends of all remembered events, ascending."""
-        ends: IntArray = _joined(self._ends, np.int64)
-        return ends
+    def seal(self) -> None:
+        """The file has ended: pack everything."""
+        self._pack(1)
 
-    def groups(self) -> BinlogGroups:
-        """All remembered groups; `event` indexes `event_ends()`."""
-        events = _joined(self._events, np.int64)
-        return BinlogGroups(events, _joined(self._sids, np.int32), _joined(self._gnos, np.int64))
+    def _pack(self, from_count: int) -> None:
+        """Pack the oldest events while so many are not packed; where does not depend on blocks."""
+        rest = self._newest()
+        while len(rest.ends) >= from_count:
+            oldest, rest = rest.split(PACKED_EVENTS)
+            self._packed.append(PackedEvents.of(oldest))
+        self._set(self._packed, rest)
 
-    def group_ends(self) -> IntArray:
-        """Where each remembered group ends."""
-        ends: IntArray = self.event_ends()[self.groups().event]
-        return ends
+    def _set(self, packed: list[PackedEvents], newest: Events) -> None:
+        ends, (event, sid, gno) = newest
+        self._packed, self._known_index = packed, None
+        self._count = len(ends)
+        self._ends = [ends.copy()]
+        self._events, self._sids, self._gnos = [event.copy()], [sid.copy()], [gno.copy()]
+
+    # What is remembered
+
+    def _newest(self) -> Events:
+        """What is not packed."""
+        event = _joined(self._events, np.int64)
+        groups = BinlogGroups(event, _joined(self._sids, np.int32), _joined(self._gnos, np.int64))
+        return Events(_joined(self._ends, np.int64), groups)
+
+    def _part(self, number: int) -> Events:
+        """One of the packed parts, or, after them, what is not packed."""
+        return unpacked(self._packed[number]) if number < len(self._packed) else self._newest()
+
+    def _index(self) -> _Index:
+        if self._known_index is None:
+            self._known_index = _Index(
+                np.array([part.last for part in self._packed], dtype=np.int64),
+                np.cumsum([0, *(part.event_count for part in self._packed)]),
+                np.cumsum([0, *(part.group_count for part in self._packed)]),
+                sum(part.byte_count for part in self._packed),
+            )
+        return self._known_index
+
+    @property
+    def event_count(self) -> int:
+        """How many events are remembered."""
+        return int(self._index().events[-1]) + self._count
+
+    @property
+    def group_count(self) -> int:
+        """How many groups are remembered; they are numbered from 0."""
+        return int(self._index().groups[-1]) + sum(map(len, self._gnos))
+
+    @property
+    def byte_count(self) -> int:
+        """About how many bytes of memory they take."""
+        return self._index().byte_count + self._count * _EVENT_BYTES
+
+    @property
+    def has_anonymous_group(self) -> bool:
+        """Whether a remembered group has no GTID."""
+        packed = any(bool((part.sid < 0).any()) for part in self._packed)
+        return packed or bool((self._newest().groups.sid < 0).any())
+
+    def find_groups(
+        self, positions: IntArray, side: Literal["left", "right"] = "left"
+    ) -> npt.NDArray[np.int64]:
+        """How many groups end before each position; side "right": at it or before."""
+        found = np.empty(len(positions), dtype=np.int64)
+        index = self._index()
+        for part, which in _by_part(index.last, positions, "left"):
+            ends = self._part(part).group_ends
+            found[which] = index.groups[part] + ends.searchsorted(positions[which], side)
+        return found
+
+    def count_groups(self, position: int, side: Literal["left", "right"] = "left") -> int:
+        """How many groups end before a position; side "right": at it or before."""
+        return int(self.find_groups(np.array([position]), side)[0])
+
+    def groups_at(self, numbers: npt.NDArray[Any]) -> GroupColumns:
+        """Groups by their numbers."""
+        end = np.empty(len(numbers), dtype=np.int64)
+        sid = np.empty(len(numbers), dtype=np.int32)
+        gno = np.empty(len(numbers), dtype=np.int64)
+        before = self._index().groups
+        for part, which in _by_part(before[1:], numbers, "right"):
+            events, at = self._part(part), numbers[which] - before[part]
+            end[which] = events.ends[events.groups.event[at]]
+            sid[which] = events.groups.sid[at]
+            gno[which] = events.groups.gno[at]
+        return GroupColumns(end, sid, gno)
+
+    def groups(self, first: int = 0, last: int | None = None) -> GroupColumns:
+        """Groups by their numbers, from `first` up to and without `last`."""
+        return self.groups_at(np.arange(first, self.group_count if last is None else last))
+
+    def groups_after(self, position: int) -> Iterator[GroupColumns]:
+        """The groups that end after a position, in order, in parts."""
+        first = self.count_groups(position, "right")
+        for last in (*self._index().groups[1:].tolist(), self.group_count):
+            if last > first:
+                yield self.groups(first, last)
+                first = last
+
+    def runs(self, count: int) -> list[GtidRuns]:
+        """The GTIDs of the first `count` groups."""
+        before = self._index().groups
+        whole = int(before[1:].searchsorted(count, "right"))
+        found = [part.runs() for part in self._packed[:whole]]
+        rest = count - int(before[whole])
+        if rest:
+            ends, (event, sid, gno) = self._part(whole)
+            found.append(Events(ends, BinlogGroups(event[:rest], sid[:rest], gno[:rest])).runs())
+        return found
 
     @property
     def observed_from(self) -> int:
@@ -128,13 +243,20 @@ class BinlogFile:
 
         Of a group that began in a hole the last events may be known, but not that they are its.
         """
-        known, ends, groups = self.is_known(positions), self.event_ends(), self.group_ends()
-        if not self.holes or not len(ends):
+        known = self.is_known(positions)
+        if not self.holes:
             return known
-        at = np.minimum(np.searchsorted(ends, positions), len(ends) - 1)
-        before = np.concatenate(([0], groups))[np.searchsorted(groups, positions)]
+        is_end = np.zeros(len(positions), dtype=np.bool_)
+        for part, which in _by_part(self._index().last, positions, "left"):
+            ends = self._part(part).ends
+            if len(ends):
+                at = np.minimum(ends.searchsorted(positions[which]), len(ends) - 1)
+                is_end[which] = ends[at] == positions[which]
+        number = self.find_groups(positions)
+        before = np.zeros(len(positions), dtype=np.int64)
+        before[number > 0] = self.groups_at(number[number > 0] - 1).end
         for first, last in self.holes:
-            known &= ~((ends[at] == positions) & (before < last) & (positions > first))
+            known &= ~(is_end & (before < last) & (positions > first))
         return known
 
     def kind_at(self, position: int, limit: int) -> PositionKind:
@@ -146,49 +268,52 @@ class BinlogFile:
         is_whole = not (self.holes or self.is_open_ended or self.is_doubtful)
         if not is_whole and not self.is_known(np.array([position]))[0]:
             return PositionKind.UNKNOWN
-        ends = self.event_ends()
-        index = int(ends.searchsorted(position))
-        if index == len(ends) or ends[index] != position:
+        part = int(self._index().last.searchsorted(position))
+        ends = self._part(part).ends
+        at = int(ends.searchsorted(position))
+        if at == len(ends) or ends[at] != position:
             return PositionKind.BEYOND if position > self.end else PositionKind.INSIDE_EVENT
-        return self._kind_of_event(index, limit)
+        return self._kind_of_event(int(self._index().events[part]) + at, position, limit)
 
-    def _kind_of_event(self, index: int, limit: int) -> PositionKind:
-        events, ends = self.groups().event, self.event_ends()
-        at = int(events.searchsorted(index))
-        if at < len(events) and events[at] == index:
+    def _kind_of_event(self, index: int, position: int, limit: int) -> PositionKind:
+        number = self.count_groups(position)
+        end = self._group_end(number)
+        if end == position:
             return PositionKind.GROUP_END
-        if index < HEADER_EVENTS and not self._has_hole(0, int(ends[index])):
+        if index < HEADER_EVENTS and not self._has_hole(0, position):
             return PositionKind.OUTSIDE
-        if at == len(events) or ends[events[at]] > limit:
+        if end is None or end > limit:
             # After the last group: a ROTATE, a STOP, or the begin of a group. Ends and groups alone
             # do not distinguish them.
             return PositionKind.OUTSIDE
-        before = int(ends[events[at - 1]]) if at else 0
-        if self._has_hole(before, int(ends[events[at]])):
+        if self._has_hole(self._group_end(number - 1) or 0, end):
             return PositionKind.UNKNOWN
         return PositionKind.EVENT_END
+
+    def _group_end(self, number: int) -> int | None:
+        """Where a group ends, None if there is no such group."""
+        is_there = 0 <= number < self.group_count
+        return int(self.groups(number, number + 1).end[0]) if is_there else None
 
     def _has_hole(self, first: int, last: int) -> bool:
         return any(a < last and b > first for a, b in self.holes)
 
-    def truncate(self, end: int) -> tuple[IntArray, BinlogGroups]:
-        """Take back what ends after `end`; returns the events' ends and the groups."""
-        ends, groups = self.event_ends(), self.groups()
-        kept = int(np.searchsorted(ends, end, side="right"))
-        split = int(np.searchsorted(groups.event, kept))
-        lost = BinlogGroups(groups.event[split:] - kept, groups.sid[split:], groups.gno[split:])
-        self._set(
-            ends[:kept],
-            BinlogGroups(groups.event[:split], groups.sid[:split], groups.gno[:split]),
-        )
+    # What is taken back, and forgotten
+
+    def truncate(self, end: int) -> Events:
+        """Take back what ends after `end`, and return it."""
+        whole = int(self._index().last.searchsorted(end, "right"))
+        rest = joined([self._part(n) for n in range(whole, len(self._packed) + 1)])
+        kept, lost = rest.split(int(rest.ends.searchsorted(end, "right")))
+        self._set(self._packed[:whole], kept)
         self.holes = [(a, min(b, end)) for a, b in self.holes if a < end]
         self.end = min(self.end, end)
-        return ends[kept:], lost
+        return lost
 
     def copy(self) -> BinlogFile:
         """A file of its own with the same content."""
         copy = BinlogFile(self.lineage, self.file_number)
-        copy._set(self.event_ends(), self.groups())
+        copy._set(list(self._packed), self._newest())
         copy.end = self.end
         copy.previous = self.previous
         copy.holes = list(self.holes)
@@ -196,33 +321,50 @@ class BinlogFile:
         copy.is_open_ended = self.is_open_ended
         return copy
 
-    def give_back(self, event_ends: IntArray, groups: BinlogGroups) -> None:
+    def give_back(self, lost: Events) -> None:
         """Undo the last `truncate`; a hole at the end of what was taken back stays forgotten."""
-        self._ends.append(event_ends)
-        self._events.append(groups.event + self._count)
-        self._sids.append(groups.sid)
-        self._gnos.append(groups.gno)
-        self._count += len(event_ends)
-        if len(event_ends):
-            self.end = int(event_ends[-1])
+        self._add(lost)
 
-    def forget_front(self, how_many: int) -> int:
-        """Forget the first events; returns how many."""
-        ends, groups = self.event_ends(), self.groups()
-        how_many = min(how_many, len(ends))
-        if not how_many:
-            return 0
-        split = int(np.searchsorted(groups.event, how_many))
-        kept = BinlogGroups(groups.event[split:] - how_many, groups.sid[split:], groups.gno[split:])
-        last = int(ends[how_many - 1])
+    def oldest(self) -> tuple[int, int, int]:
+        """The events that are forgotten next: how many, where they end, how many groups."""
+        if not self._packed:
+            ends, groups = self._newest()
+            return self._count, int(ends[-1]) if self._count else 0, len(groups.gno)
+        first = self._packed[0]
+        return first.event_count, first.last, first.group_count
+
+    def forget_oldest(self) -> None:
+        """Forget the oldest events, which must not be all."""
+        last = self._packed[0].last
         self.holes = [(0, last), *((a, b) for a, b in self.holes if b > last)]
-        self._set(ends[how_many:].copy(), kept)
-        return how_many
+        self._packed, self._known_index = self._packed[1:], None
 
-    def _set(self, ends: IntArray, groups: BinlogGroups) -> None:
-        self._count = len(ends)
-        self._ends = [ends]
-        self._events, self._sids, self._gnos = [groups.event], [groups.sid], [groups.gno]
+
+class _Index(NamedTuple):
+    """Of the packed parts of a file.
+
+    Attributes:
+        last: Where the last event of each ends.
+        events, groups: How many are in the parts before each, and before what is not packed.
+        byte_count: What they take.
+    """
+
+    last: IntArray
+    events: IntArray
+    groups: IntArray
+    byte_count: int
+
+
+def _by_part(
+    bounds: IntArray, values: npt.NDArray[Any], side: Literal["left", "right"]
+) -> Iterator[tuple[int, Any]]:
+    """The parts that values belong to, each with which of them."""
+    if not len(bounds) or not len(values) or values.min() > bounds[-1]:
+        yield len(bounds), slice(None)
+        return
+    parts = bounds.searchsorted(values, side)
+    for part in np.flatnonzero(np.bincount(parts)).tolist():
+        yield part, parts == part
 
 
 def _joined(chunks: list[npt.NDArray[Any]], dtype: type[np.signedinteger[Any]]) -> Any:

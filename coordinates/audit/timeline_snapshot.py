@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.coordinates.audit.timeline_file import BinlogGroups, IntArray
+from tallystick.coordinates.audit.packed_events import Events
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -82,15 +82,14 @@ class Loss:
 
     Attributes:
         number: States with as many losses, or more, were taken after it.
-        event_ends, groups: What was taken back; groups index `event_ends`.
+        events: What was taken back.
     """
 
     ts: int
     number: int
     lineage: int
     file_number: int
-    event_ends: IntArray
-    groups: BinlogGroups
+    events: Events
 
 
 @dataclass(eq=False)

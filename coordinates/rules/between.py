@@ -10,8 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
-import numpy as np
-
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Holds, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Rule, reason, register
 from tallystick.coordinates.values.gtid import GtidSet
@@ -189,6 +187,10 @@ CLOCK_UNKNOWN = reason(
 TAKEN_BACK = reason(
     "source_taken_back", "the source's journal has a gap or began anew right after the row"
 )
+TOO_FAR_BEHIND = reason(
+    "replica_too_far_behind",
+    "the replica is further behind than the binary log of {source} is remembered",
+)
 NO_BINLOG_FILE = reason("no_binlog_file", "{file!r} is no binary log file")
 OTHER_BASE_NAME = reason(
     "other_base_name", "the source's binary log is called {base_name}, not {other}"
@@ -198,6 +200,15 @@ OTHER_BASE_NAME = reason(
 def wait_or_give_up(source: InstanceTimeline, ts: int) -> Waiting | Undecided:
     """When no state of the source answers: whether one still may."""
     return Undecided(TAKEN_BACK) if source.was_lost_before_answer(ts) else Waiting(NOT_REACHED)
+
+
+def forgotten(
+    source: InstanceTimeline, state: Snapshot, where: tuple[int, int], otherwise: Undecided
+) -> Undecided:
+    """Why a file number and position of a source are not known."""
+    if source.is_given_up(state.lineage, *where):
+        return Undecided(TOO_FAR_BEHIND, source=source.instance_id)
+    return otherwise
 
 
 def is_older_than_lineage(since: int | None, state: Snapshot) -> bool:
@@ -223,9 +234,7 @@ def groups_after(
         if file is None or file.is_doubtful or file.observed_from > max(position, 4):
             yield (following, -1), None
             return
-        groups, ends = file.groups(), file.group_ends()
-        for index in range(int(np.searchsorted(ends, position, side="right")), len(ends)):
-            sid = int(groups.sid[index])
-            gtid = f"{source.sids[sid]}:{groups.gno[index]}" if sid >= 0 else ""
-            yield (following, int(ends[index])), gtid
+        for groups in file.groups_after(position):
+            for end, sid, gno in zip(*(column.tolist() for column in groups), strict=True):
+                yield (following, end), f"{source.sids[sid]}:{gno}" if sid >= 0 else ""
         position = 0

@@ -142,10 +142,9 @@ def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compare
         return Broken(_WRONG[kind], witness=at, at=at, **values)
     if file.previous is None or file.observed_from > 4:
         return Undecided(DONOR_FILE_IN_PART, file=name)
-    groups, ends = file.groups(), file.group_ends()
+    groups = file.groups(last=file.count_groups(position, "right"))
     named = groups.sid >= 0
-    before = named & (ends <= position)
-    logged = file.previous | GtidSet.from_groups(donor.sids, groups.sid[before], groups.gno[before])
+    logged = file.previous | GtidSet.from_groups(donor.sids, groups.sid[named], groups.gno[named])
     missing = logged - clone.executed
     extra = clone.executed - logged
     if extra:

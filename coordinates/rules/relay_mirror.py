@@ -15,6 +15,7 @@ from tallystick.coordinates.rules.between import (
     Against,
     Compared,
     between,
+    forgotten,
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
@@ -216,25 +217,31 @@ class _Mirror:
         file, _ = self._file(run.file_number)
         if file is None:
             name = format_log_file_name(run.base_name, run.file_number)
-            self.undecided = Undecided(QUEUED_FILE_FORGOTTEN, file=name)
+            where = run.file_number, int(run.ends[0])
+            self.undecided = self._forgotten(where, Undecided(QUEUED_FILE_FORGOTTEN, file=name))
         return file
+
+    def _forgotten(self, where: Where, otherwise: Undecided) -> Undecided:
+        return forgotten(self.source, self.state, where, otherwise)
 
     def _match(self, run: QueuedRun, file: BinlogFile) -> tuple[IntArray, bool]:
         """Index in the source's file of each group that is there; whether nothing stays open."""
-        ends, groups = file.group_ends(), file.groups()
         limit = self._limit(run.file_number, file)
         table = np.array([*(self.source.sid_number(sid) for sid in run.sids), -1], dtype=np.int32)
-        at = np.searchsorted(ends, run.ends)
-        is_there = (at < len(ends)) & (run.ends <= limit)
-        at = np.where(is_there, at, 0)
-        if len(ends):
-            is_there &= ends[at] == run.ends
-            is_there &= (groups.sid[at] == table[run.sid]) & (groups.gno[at] == run.gno)
+        at = file.find_groups(run.ends)
+        is_there = (at < file.group_count) & (run.ends <= limit)
+        groups, which = file.groups_at(at[is_there]), is_there.copy()
+        is_there[which] = (
+            (groups.end == run.ends[which])
+            & (groups.sid == table[run.sid[which]])
+            & (groups.gno == run.gno[which])
+        )
         if is_there.all():
             return at, True
         is_open = ~is_there & ~self._is_decidable(run, file, limit)
         if is_open.any():
-            self.undecided = Undecided(QUEUED_GROUPS_UNSEEN)
+            where = run.file_number, int(run.ends[is_open][0])
+            self.undecided = self._forgotten(where, Undecided(QUEUED_GROUPS_UNSEEN))
         wrong = np.flatnonzero(~is_there & ~is_open)
         if len(wrong) and self.foreign is None:
             index = int(wrong[0])
@@ -262,13 +269,12 @@ class _Mirror:
         return known
 
     def _follow_order(self, number: int, file: BinlogFile, indices: IntArray) -> None:
-        ends = file.group_ends()
         floor = -1
         if self.last is not None:
             if self.last[0] > number:
-                floor = len(ends)
+                floor = file.group_count
             elif self.last[0] == number:
-                floor = int(np.searchsorted(ends, self.last[1], side="right")) - 1
+                floor = file.count_groups(self.last[1], "right") - 1
         highest = np.maximum.accumulate(np.concatenate(([floor], indices)))
         falls = indices <= highest[:-1]
         if falls.any():
@@ -277,7 +283,7 @@ class _Mirror:
             indices = indices[~falls]
             if not len(indices):
                 return
-        last = number, int(ends[indices[-1]])
+        last = number, int(file.groups_at(indices[-1:]).end[0])
         self.last = last
         if self.high is not None and last <= self.high:
             return
@@ -288,21 +294,19 @@ class _Mirror:
     def _find_omitted(self, number: int, file: BinlogFile, indices: IntArray) -> None:
         """The source's groups between those queued, beyond the highest one queued before."""
         high = self.high
-        ends = file.group_ends()
         before = int(indices[0])
         if high is None and self.begins_by_gtid:
             self._omit_before(number, file, before)
         if high is not None:
             before = -1
             if high[0] == number:
-                before = int(np.searchsorted(ends, high[1], side="right")) - 1
+                before = file.count_groups(high[1], "right") - 1
             elif high[0] < number:
                 self._omit_between(high, number)
-        present = np.zeros(int(indices[-1]) + 1, dtype=np.bool_)
-        present[indices] = True
-        present[: before + 1] = True
-        absent = np.flatnonzero(~present)
-        self._omit(number, file, absent)
+        first = before + 1
+        present = np.zeros(max(int(indices[-1]) + 1 - first, 0), dtype=np.bool_)
+        present[indices[indices >= first] - first] = True
+        self._omit(number, file, first + np.flatnonzero(~present))
 
     def _omit_before(self, number: int, file: BinlogFile, first: int) -> None:
         """Whatever the source logged before the first group that a channel received of it.
@@ -314,32 +318,30 @@ class _Mirror:
         for earlier in remembered:
             known, _ = self._file(earlier)
             if known is not None:
-                self._omit_named(earlier, known, np.arange(len(known.group_ends())))
-        self._omit_named(number, file, np.arange(first))
-
-    def _omit_named(self, number: int, file: BinlogFile, absent: IntArray) -> None:
-        self._omit(number, file, absent[file.groups().sid[absent] >= 0])
+                self._omit(earlier, known, np.arange(known.group_count), named_only=True)
+        self._omit(number, file, np.arange(first), named_only=True)
 
     def _omit_between(self, high: Where, number: int) -> None:
         """Whatever the source logged after `high` in files before `number`."""
         for number_between in range(high[0], number):
             file, _ = self._file(number_between)
             if file is None or file.is_doubtful:
-                self.undecided = Undecided(FILE_BETWEEN_FORGOTTEN)
+                unknown = Undecided(FILE_BETWEEN_FORGOTTEN)
+                self.undecided = self._forgotten((number_between, 0), unknown)
                 continue
-            ends = file.group_ends()
             first = 0
             if number_between == high[0]:
-                first = int(np.searchsorted(ends, high[1], side="right"))
-            self._omit(number_between, file, np.arange(first, len(ends)))
+                first = file.count_groups(high[1], "right")
+            self._omit(number_between, file, np.arange(first, file.group_count))
 
-    def _omit(self, number: int, file: BinlogFile, absent: IntArray) -> None:
+    def _omit(
+        self, number: int, file: BinlogFile, absent: IntArray, *, named_only: bool = False
+    ) -> None:
         if not len(absent) or self.queued.is_filtered:
             return
-        groups = file.groups()
         # What the source lost it cannot send any more.
-        absent = absent[absent < self._file(number)[1]]
-        named = absent[groups.sid[absent] >= 0]
+        groups = file.groups_at(absent[absent < self._file(number)[1]])
+        named = groups.sid >= 0
         gtids = GtidSet.from_groups(self.source.sids, groups.sid[named], groups.gno[named])
         for part in self.queued.executed:
             gtids = gtids - part
@@ -347,19 +349,18 @@ class _Mirror:
             # Its own come back to it in a ring, maybe before they are executed: it ignores them.
             gtids = gtids.without_uuid(self.queued.server_uuid)
         # An anonymous group that is not there may be one whose position is not known.
-        anonymous = len(named) < len(absent) and not self.is_ring and not self.has_unmatched
+        anonymous = not (named_only or named.all() or self.is_ring or self.has_unmatched)
         if not gtids and not anonymous:
             return
         self.omitted = self.omitted | gtids
         self.omitted_anonymous |= anonymous
         if self.omitted_at is None:
-            self.omitted_at = number, int(file.group_ends()[absent[0]])
+            self.omitted_at = number, int(groups.end[named.argmax() if named_only else 0])
 
     def _note_repeat(self, number: int, file: BinlogFile, index: int) -> None:
-        groups = file.groups()
-        sid = int(groups.sid[index])
-        gtid = f"{self.source.sids[sid]}:{groups.gno[index]}" if sid >= 0 else ""
-        self.repeated = (number, int(file.group_ends()[index])), gtid
+        (end,), (sid,), (gno,) = file.groups(index, index + 1)
+        gtid = f"{self.source.sids[sid]}:{gno}" if sid >= 0 else ""
+        self.repeated = (number, int(end)), gtid
 
     def _file_name(self, number: int) -> str:
         return format_log_file_name(self.state.base_name or "?", number)

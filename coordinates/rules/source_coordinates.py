@@ -18,6 +18,7 @@ from tallystick.coordinates.rules.between import (
     adds_to,
     between,
     first_of,
+    forgotten,
     is_older_than_lineage,
 )
 from tallystick.coordinates.rules.channel import applied_relay_gtids_executed
@@ -29,8 +30,11 @@ from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
+
     from tallystick.coordinates.audit.comparison import Coordinates
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.packed_events import GtidRuns
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
 SOURCE_BINLOG_UNKNOWN = reason("source_binlog_unknown", "the source's binary log is not known")
@@ -185,12 +189,15 @@ def kind_at(
             return PositionKind.OUTSIDE
         return PositionKind.BEYOND if state.is_complete else Undecided(SOURCE_JOURNAL_GAP)
     file, _ = source.file_at(state, number)
+    where = number, position
     if file is None:
-        return Undecided(SOURCE_FILE_FORGOTTEN, file=format_log_file_name(base_name, number))
+        unknown = Undecided(SOURCE_FILE_FORGOTTEN, file=format_log_file_name(base_name, number))
+        return forgotten(source, state, where, unknown)
     limit = state.end if number == state.file_number else max(file.end, position)
     kind = file.kind_at(position, limit)
     if kind is PositionKind.UNKNOWN:
-        return Undecided(SOURCE_POSITION_UNKNOWN, file=file_name, position=position)
+        unknown = Undecided(SOURCE_POSITION_UNKNOWN, file=file_name, position=position)
+        return forgotten(source, state, where, unknown)
     if kind is PositionKind.BEYOND and not state.is_complete:
         return Undecided(SOURCE_JOURNAL_GAP)
     return kind
@@ -218,14 +225,14 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     if executed is None or row.executed is None or not row.executed[0] or not row.executed[1]:
         return HOLDS
     file, position = row.executed
-    groups = source.groups_until(state, (parse_log_file_name(file)[1], position))
-    sid, gno = groups.sid[:-1], groups.gno[:-1]
+    runs = source.runs_until(state, (parse_log_file_name(file)[1], position)).without_last()
+    if _are_in(runs, source.sids, executed):
+        return HOLDS
+    sid, gno = runs.groups()
     is_done = np.ones(len(sid), dtype=np.bool_)
-    for index in np.flatnonzero(np.bincount(sid[sid >= 0])).tolist():
+    for index in _numbers(sid):
         which = sid == index
         is_done[which] = executed.contains_gnos(source.sids[index], gno[which])
-    if is_done.all():
-        return HOLDS
     received = row.retrieved if row.retrieved is not None else GtidSet.EMPTY
     done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done)
     omitted = GtidSet.EMPTY
@@ -252,3 +259,17 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
             position=position,
         ),
     )
+
+
+def _are_in(runs: GtidRuns, sids: list[str], gtids: GtidSet) -> bool:
+    """Whether all GTIDs are in a set."""
+    sid, first, last = runs.sid, runs.gno, runs.gno + runs.length - 1
+    return all(
+        gtids.contains_ranges(sids[index], first[sid == index], last[sid == index]).all()
+        for index in _numbers(sid)
+    )
+
+
+def _numbers(column: npt.NDArray[np.int32]) -> list[int]:
+    """The numbers in a column, each once; -1 left out."""
+    return [*map(int, np.flatnonzero(np.bincount(column[column >= 0])))]

@@ -292,6 +292,19 @@ class GtidSet:
         index = np.searchsorted(gno_bounds.as_array(bounds), numbers, side="right")
         return (index & 1).astype(np.bool_)
 
+    def contains_ranges(
+        self, sid: str, first: NDArray[np.int64], last: NDArray[np.int64]
+    ) -> NDArray[np.bool_]:
+        """Whether all GNOs of one sid from each of `first` to that of `last` are in the set."""
+        bounds = self._bounds.get(gtid_text.read_sid(sid))
+        if bounds is None:
+            return np.zeros(len(first), dtype=np.bool_)
+        numbers = gno_bounds.as_array(bounds)
+        index = np.searchsorted(numbers, first, side="right")
+        is_in: NDArray[np.bool_] = (index & 1).astype(np.bool_)
+        is_in &= np.searchsorted(numbers, last, side="right") == index
+        return is_in
+
     # Algebra
 
     def __or__(self, other: GtidSet) -> GtidSet:

@@ -17,8 +17,10 @@ from tallystick.coordinates.audit import (
     comparison_queues,
     fleet,
     instance_timeline,
+    needed_logs,
     origins,
     replica_comparisons,
+    timeline_file,
     timeline_snapshot,
 )
 from tallystick.coordinates.audit.replay import audit_history
@@ -39,7 +41,9 @@ BOUNDS = (
     (comparison_queues, "GROUPS_MAX", 40),
     (replica_comparisons, "GROUPS_MAX", 40),
     (timeline_snapshot, "SNAPSHOTS_MAX", 16),
-    (instance_timeline, "EVENTS_MAX", 300),
+    (instance_timeline, "EVENTS_MIN", 300),
+    (timeline_file, "PACKED_EVENTS", 16),
+    (needed_logs, "SOURCE_BYTES_MAX", 40_000),
     (origins, "ORIGINS_MAX", 60),
     (origins, "STATES_MAX", 8),
     (fleet, "ROWS_MAX", 10),

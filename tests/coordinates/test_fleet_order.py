@@ -296,7 +296,7 @@ def test_disabled_survives_the_state() -> None:
 
 def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a source's oldest files held is forgotten first, and then nothing is said of it."""
-    monkeypatch.setattr("tallystick.coordinates.audit.instance_timeline.EVENTS_MAX", 40)
+    monkeypatch.setattr("tallystick.coordinates.audit.instance_timeline.EVENTS_MIN", 20)
     source, replica = fleet_of_two(groups=1)
     source.log(*(f"{A}:{n}" for n in range(2, 10)))
     source.rotate(f"{A}:1-9")

@@ -546,6 +546,17 @@ class TestPassedIsExecuted:
         assert [finding.witness for finding in output.findings] == omitted
         assert set(names(output)) <= {"applied_relay_gtids_executed"}
 
+    def test_anonymous_groups_are_not_looked_up(self):
+        """Among groups that have GTIDs, one of which was passed and not executed."""
+        source, replica = fleet_of_two(groups=2)
+        source.log("", f"{A}:3", "", "", f"{A}:4")
+        coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(7)}
+        said = replica.says(source, f"{A}:1-4", auto_position=False, **coordinates)
+        replica.status(f"{A}:1-2:4", said)
+        source.status(f"{A}:1-4")
+        output = audit(source, replica)
+        assert [finding.witness for finding in output.findings] == [f"{A}:3"]
+
     @pytest.mark.parametrize(("gtid", "is_passed"), [(f"{B}:7", False), (f"{C}:7", True)])
     def test_a_replicas_own_group_may_be_passed_before_it_is_executed(self, gtid, is_passed):
         """In a ring it comes back from the source while the replica still commits it."""

@@ -118,6 +118,16 @@ def test_membership_of_one_and_of_many(interval_list, sid, numbers):
     assert many.tolist() == expected
 
 
+@given(interval_lists, st.sampled_from(SIDS), st.lists(st.tuples(gnos, gnos), max_size=100))
+def test_membership_of_ranges(interval_list, sid, ranges):
+    """A range is in the set if each of its GNOs is."""
+    gtid_set = GtidSet(interval_list)
+    ranges = [sorted(ends) for ends in ranges] + [[1, 1]]
+    first, last = np.array(ranges, dtype=np.int64).T
+    expected = [GtidSet([(sid, *ends)]) <= gtid_set for ends in ranges]
+    assert gtid_set.contains_ranges(sid, first, last).tolist() == expected
+
+
 @given(st.lists(st.tuples(st.integers(0, len(SIDS)), gnos), max_size=200), st.booleans())
 def test_sets_from_columns(rows, is_sorted):
     """Columns of sids and GNOs, sorted or not, give the set of their rows."""
