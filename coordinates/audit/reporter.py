@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 TEXT_MAX = 400
 SET_BACK_US = 1_000_000
 """A pause that is too short by less may be so by an answer that came late."""
+UNCONFIRMED_MAX = 64
+"""Durations that wait for answers; where none come any more, the oldest stays unconfirmed."""
 
 
 def shorten(text: str) -> str:
@@ -114,6 +116,8 @@ class Reporter:
             self._note_unconfirmed(finding)
         else:
             self.unconfirmed.append(Unconfirmed(finding, excess_us, self.lag_us))
+            if len(self.unconfirmed) > UNCONFIRMED_MAX:
+                self._note_unconfirmed(self.unconfirmed.pop(0).finding)
 
     def answered(self, received_us: int, lag_us: int) -> None:
         """Write down what an answer confirms.

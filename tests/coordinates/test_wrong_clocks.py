@@ -13,8 +13,11 @@ from tallystick.coordinates.audit.journal_clock import (
     JournalClock,
 )
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.audit.reporter import UNCONFIRMED_MAX, Reporter
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType
 from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.coordinates.rules.collection import COLLECTION_WITHIN_BUDGET
+from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, Journal, audit
 from tests.support.orders import content, interleaved
@@ -161,6 +164,17 @@ def test_a_journal_by_hand_is_believed_how_long_something_takes():
     builder.server_record(RecordType.COLLECTION, steps | {"step": "enter"}, ts=START)
     builder.server_record(RecordType.COLLECTION, steps | {"step": "leave"}, ts=START + SET)
     assert durations(audit_history([builder.build()])) == (BUDGET, [])
+
+
+def test_durations_that_nothing_confirms_are_not_kept_for_ever():
+    """Where no more answers come, the oldest ones stay unconfirmed; the state has a limit."""
+    reporter = Reporter("a", is_timed=True, lag_us=0)
+    for number in range(UNCONFIRMED_MAX + 3):
+        broken = Broken("critical_zone", witness="", at=f"c{number}")
+        reporter.broken(COLLECTION_WITHIN_BUDGET, broken, excess_us=1)
+    assert [one.finding.at for one in reporter.unconfirmed[:1]] == ["c3"]
+    assert len(reporter.unconfirmed) == UNCONFIRMED_MAX
+    assert [one.at for one in reporter.observations] == ["c0", "c1", "c2"]
 
 
 # The clock itself
