@@ -37,6 +37,8 @@ class Member:
         problem: What the last of them says; empty: it has a row.
         absent_as: ``SILENT`` or ``UNREADABLE``, until there is a row again; empty: it is there.
         absent_since_us: When that began.
+        since_ts: When it started, or the first collection that it answered began, in the time of
+            journals: it is expected in collections from then on.
     """
 
     answered_us: int | None = None
@@ -50,6 +52,7 @@ class Member:
     problem: str = ""
     absent_as: str = ""
     absent_since_us: int = 0
+    since_ts: int = 0
 
 
 SILENT, UNREADABLE, POISONED = "instance_silent", "instance_unreadable", "messages_unreadable"
@@ -117,7 +120,7 @@ class Answers:
         """An instance has started, which makes it a member."""
         if ts > self.retired.get(instance_id, -1):
             self.retired.pop(instance_id, None)
-            self.members.setdefault(instance_id, Member())
+            self.members.setdefault(instance_id, Member(since_ts=ts))
 
     def retire(self, instance_id: str, ts: int) -> None:
         """An instance need not answer until it starts anew."""
@@ -149,14 +152,20 @@ class Answers:
         """
         if instance_id in self.retired:
             return
-        known = self.members.setdefault(instance_id, Member())
+        known = self.members.setdefault(instance_id, Member(since_ts=ts))
         ts = ts if known.last_ts is None else max(ts, known.last_ts)
-        member = Member(answered_us=now_us, last_ts=ts, row_ts=ts)
+        member = Member(now_us, ts, row_ts=ts, since_ts=known.since_ts)
         if problem:
             member.row_ts, member.problem, member.unread = known.row_ts, problem, known.unread + 1
             member.unread_since_us = known.unread_since_us if known.unread else now_us
             member.absent_as, member.absent_since_us = known.absent_as, known.absent_since_us
         self.members[instance_id] = member
+
+    def note_answered(self, instances: Iterable[str], began_ts: int) -> None:
+        """Instances have answered a collection, so they are expected in all that began later."""
+        for name in instances:
+            if (member := self.members.get(name)) is not None:
+                member.since_ts = min(member.since_ts, began_ts)
 
     def note_unreadable(self, reasons: Sequence[str], now_us: int, unreadable_max: int) -> None:
         """Count messages that cannot be read; too many are so until none has come for long enough.
@@ -176,9 +185,16 @@ class Answers:
         elif total > unreadable_max and self.poisoned_us is None:
             self.poisoned_us, self.poison = now_us, reasons[-1][:_REASON_MAX]
 
-    def expected(self, asked: Iterable[str] | None) -> set[str]:
-        """The members among those asked; None: all."""
-        return set(self.members) if asked is None else self.members.keys() & set(asked)
+    def expected(self, asked: Iterable[str] | None, began_ts: int | None = None) -> set[str]:
+        """Who must answer a collection.
+
+        Args:
+            asked: Instances; None: all.
+            began_ts: When its first answer was written, in the time of journals: an instance that
+                was not there yet need not answer. None: not known.
+        """
+        names = self.members.keys() if asked is None else self.members.keys() & set(asked)
+        return {n for n in names if began_ts is None or self.members[n].since_ts <= began_ts}
 
     def silent(self, now_us: int) -> set[str]:
         """Members that have left as many requests unanswered as is too many."""

@@ -146,6 +146,9 @@ class Rounds:
             is_first = opened.first_ts is None or cut.ts < opened.first_ts
             opened.first_ts = cut.ts if is_first else opened.first_ts
             opened.cuts.setdefault(cut.instance_id, []).append(cut)
+        for opened in self._open.values():
+            if opened.first_ts is not None:
+                self.answers.note_answered(opened.cuts, opened.first_ts)
         rounds = [
             Round(name, rows, (), is_late=True, ts=max(cut.ts for cut in rows))
             for name, rows in late.items()
@@ -204,7 +207,7 @@ class Rounds:
             self.answers.ask(request.instances, now_us, self._deadline.unanswered_max)
 
     def _lacking(self, opened: _Open) -> set[str]:
-        return self.answers.expected(opened.asked) - opened.cuts.keys()
+        return self.answers.expected(opened.asked, opened.first_ts) - opened.cuts.keys()
 
     def _is_complete(self, opened: _Open) -> bool:
         return bool(opened.cuts) and not self._lacking(opened)

@@ -42,7 +42,7 @@ class Job:
 
     def step(self, at_s: float, cuts=(), starts=(), requests=(), **more) -> list[str]:
         now_us = NOW + round(at_s * SECOND)
-        starts = dict.fromkeys(starts, now_us)
+        starts = dict.fromkeys(starts, 0)
         closed, observations = self.rounds.absorb(cuts, starts, requests, now_us=now_us, **more)
         self.closed |= {each.collection_id: each.missing for each in closed}
         self.seen += observations
@@ -60,6 +60,33 @@ def test_a_round_closes_when_every_started_instance_has_answered():
     assert [["a", "b"]] == [[row.instance_id for row in each.cuts] for each in closed]
     assert ((), False, 2) == (closed[0].missing, closed[0].is_late, closed[0].ts)
     assert observations == []
+
+
+def test_an_instance_that_starts_later_is_not_missed():
+    """A server that is restored after a collection, in whatever steps the job learns of both."""
+    for steps in (["start", "c1", "c2"], ["c1 start", "c2"], ["start c1 c2"], ["c1 start c2"]):
+        rounds, missing = Rounds(), {}
+        for step in steps:
+            cuts = [
+                cut(name, instance, ts)
+                for name, ts, instances in (("c1", 10, "ab"), ("c2", 30, "bc"))
+                for instance in instances
+                if name in step
+            ]
+            closed, _ = rounds.absorb(cuts, {"c": 20} if "start" in step else {}, now_us=NOW)
+            missing |= {each.collection_id: each.missing for each in closed}
+        missing |= {each.collection_id: each.missing for each in rounds.finish()[0]}
+        assert missing == {"c1": (), "c2": ("a",)}, steps
+
+
+def test_who_has_answered_is_expected_even_if_its_clock_is_ahead():
+    """From the first collection on that it has answered, by whatever clock that began."""
+    rounds = Rounds()
+    closed, _ = rounds.absorb(
+        [cut("c1", "a", 10), cut("c1", "b", 9_000), cut("c2", "a", 20)], {"b": 8_000}, now_us=NOW
+    )
+    assert [each.collection_id for each in closed] == ["c1"]
+    assert rounds.finish()[0][0].missing == ("b",)
 
 
 def test_a_round_waits_for_the_instances_it_was_told_of():
@@ -277,8 +304,8 @@ def test_a_retired_instance_comes_back_with_a_new_start():
     answers.start("b", NOW - 1)
     answers.answer("b", NOW - 1, NOW)
     assert answers.members.keys() == {"a"}
-    job.step(2, starts="b")
-    assert job.step(3, [cut("c2", "a", 2)]) == []
+    job.rounds.absorb([], {"b": NOW + 1}, now_us=NOW)
+    assert job.step(3, [cut("c2", "a", NOW + 2)]) == []
     assert answers.members.keys() == {"a", "b"}
 
 
