@@ -30,7 +30,7 @@ from tallystick.streaming.table_reader import (
     read_incidents,
 )
 from tallystick.streaming.table_upkeep import Retention, keep_up
-from tallystick.streaming.tables import TABLES, arrow_rows
+from tallystick.streaming.tables import TABLES, VALIDATIONS, arrow_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -92,8 +92,13 @@ class TableSink:
             self.take_back_end()
         filled = {name: list(of_table) for name, of_table in values.items() if of_table}
         now = time.time_ns() // 1_000
-        # A commit waits for the disk most of the time.
-        list(self._writers.map(lambda name: self._append(name, filled[name], batch, now), filled))
+        # Validations last: a collection of which there is one was written as a whole.
+        last = {VALIDATIONS.name}
+        for names in (filled.keys() - last, filled.keys() & last):
+            # A commit waits for the disk most of the time.
+            list(
+                self._writers.map(lambda name: self._append(name, filled[name], batch, now), names)
+            )
         self._batches += bool(filled)
         if batch is not END_BATCH and self._batches >= UPKEEP_BATCHES:
             self._begin_upkeep(batch)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ROWS_MAX = 2_000
 """Rows read in detail: fewer collections of a large fleet."""
-_REST = 4
+_REST = 2
 """Times that a reading took, until the next one: the tables of a year take seconds."""
 _GAPS_MISSED = 3
 

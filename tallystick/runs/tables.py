@@ -65,7 +65,9 @@ def read_run(
 
     tables = directory / TABLES
     shown = reader.newest_collections(tables, collections, upto)
-    cuts, validations = reader.read_cuts(tables, shown), reader.read_validations(tables, shown)
+    # Before the rest: all of a collection was committed before its validation.
+    validations = reader.read_validations(tables, shown)
+    cuts = reader.read_cuts(tables, shown)
     doubts = [
         doubt(
             VALIDATION_FAILED if row["reason"] else VALIDATION_UNDECIDED,

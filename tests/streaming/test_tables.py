@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
 from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pyarrow as pa
@@ -22,6 +24,8 @@ from tallystick.coordinates.results import (
     Outcome,
     SubjectCheck,
 )
+from tallystick.runs.result import TABLES
+from tallystick.runs.tables import read_run
 from tallystick.streaming import delta_table, table_reader, table_sink, tables
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.table_sink import END_BATCH, TableSink
@@ -116,6 +120,49 @@ def test_a_collection_that_is_written_meanwhile_is_read_by_nobody(tmp_path):
         assert {one.collection_id for one in table_reader.read_cuts(tmp_path, shown)} == shown.names
         checks = table_reader.read_checks(tmp_path, shown)
         assert {one.collection_id for one in checks} == shown.names
+
+
+def test_a_collection_that_is_closed_meanwhile_is_open(tmp_path, monkeypatch):
+    """Its last answers and its validation are committed between any two tables that are read."""
+    tables = tmp_path / TABLES
+    row = Cut(collection_id="c", instance_id="a", scope="instance", ts=1)
+    validation = {"collection_id": "c", "verdict": "CONSISTENT", "reason": "", "instances": 2,
+                  "missing": 0, "is_late": False, "ts": 2}  # fmt: skip
+    readers = [name for name in vars(table_reader) if name.startswith("read_")]
+    for number, between in enumerate(readers):
+        sink = TableSink(tables, f"run {number}")
+        sink.write(0, cuts=[row])
+        with monkeypatch.context() as patched:
+            read = getattr(table_reader, between)
+
+            def then_close(*args, read=read, sink=sink):
+                found = read(*args)
+                sink.write(1, cuts=[replace(row, instance_id="b", ts=2)], validations=[validation])
+                return found
+
+            patched.setattr(table_reader, between, then_close)
+            begun_at = datetime.now(timezone.utc)
+            result = read_run(tmp_path, command="serve", title="", begun_at=begun_at)
+        closed = {cut.instance_id for cut in result.closed_cuts if result.validations}
+        assert closed in (set(), {"a", "b"}), between
+        shutil.rmtree(tables)
+
+
+def test_a_validation_is_written_when_all_else_is(tmp_path, monkeypatch):
+    """So whoever reads it first reads a collection as a whole."""
+    sink = TableSink(tmp_path, "run")
+    written = []
+    append = sink._append
+    monkeypatch.setattr(
+        sink, "_append", lambda name, *args: (append(name, *args), written.append(name))
+    )
+    row = Cut(collection_id="c", instance_id="a", scope="instance", ts=1)
+    held = SubjectCheck("a", None, "c", 1, Check("lsn_order", Outcome.HOLDS))
+    validation = {"collection_id": "c", "verdict": "CONSISTENT", "reason": "", "instances": 1,
+                  "missing": 0, "is_late": False, "ts": 1}  # fmt: skip
+    sink.write(0, validations=[validation], cuts=[row], checks=[held], findings=[finding()])
+    assert sorted(written) == ["checks", "cuts", "findings", "validations"]
+    assert written[-1] == "validations"
 
 
 def test_the_newest_collections_are_read_whole(tmp_path):
