@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, final
 from confluent_kafka import Producer
 
 from tallystick.producers.kafka_clients.choice import kafka_client
+from tallystick.producers.kafka_clients.confluent import QUIET
 
 if TYPE_CHECKING:
     from tallystick.producers.kafka_clients.protocol import Message
@@ -90,7 +91,12 @@ class Relay:
         collect = client.open_reader(servers, f"{self._target}.{COLLECT}", since_ms=0)
         # Sent again until it is acknowledged, in order and once.
         out = Producer(
-            {"bootstrap.servers": servers, "enable.idempotence": True, "delivery.timeout.ms": 0}
+            {
+                "bootstrap.servers": servers,
+                "enable.idempotence": True,
+                "delivery.timeout.ms": 0,
+                **QUIET,
+            }
         )
         with closing(journal), closing(collect):
             idle = 0

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block
 
 FLUSH_S = 0.1
-_QUIET = {"log_level": 2}
+QUIET = {"log_level": 2}
 """Broker trouble shows as failed calls and deliveries; librdkafka would also print it."""
 _REFUSALS = frozenset(
     {
@@ -105,7 +105,7 @@ class ConfluentClient:
         named = {name.replace("_", "."): value for name, value in settings.items()}
         try:
             client = kind(
-                {**_QUIET, "client.id": CLIENT_ID, **self._properties, **named, "error_cb": events}
+                {**QUIET, "client.id": CLIENT_ID, **self._properties, **named, "error_cb": events}
             )
         except KafkaException as error:
             reason = without_secrets(error.args[0].str(), self._properties)

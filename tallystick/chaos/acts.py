@@ -8,7 +8,9 @@ from signal import SIGCONT, SIGKILL, SIGSTOP
 from typing import Final
 
 from tallystick.chaos.processes import Processes, send
+from tallystick.producers.mysql_lab.layout import REPLICA_1, SOURCE_A
 
+HOUR_US: Final = 3_600_000_000
 Step = Callable[[Processes], None]
 
 
@@ -34,6 +36,10 @@ class Act:
     lasts: bool = False
     begins_epochs: bool = False
 
+    def __str__(self) -> str:
+        """In words."""
+        return self.name
+
 
 def _stopped(name: str, pid: Callable[[Processes], int]) -> Act:
     return Act(
@@ -44,12 +50,33 @@ def _stopped(name: str, pid: Callable[[Processes], int]) -> Act:
     )
 
 
+def _tail(name: str, clock_us: int) -> Act:
+    return Act(
+        name,
+        Processes.kill_fleet,
+        lambda processes: processes.start_fleet(clock_us=clock_us),
+        lasts=True,
+    )
+
+
 def _kill_workers(processes: Processes) -> None:
     for pid in processes.workers():
         send(pid, SIGKILL)
 
 
-ACTS: Final = (
+def _server(name: str) -> tuple[Act, ...]:
+    return (
+        Act(
+            f"kill -9 of {name}",
+            lambda processes: processes.lab.kill(name),
+            lambda processes: processes.lab.restart(name),
+            lasts=True,
+        ),
+        Act(f"a restart of {name}", lambda processes: processes.lab.restart(name)),
+    )
+
+
+MACHINERY: Final = (
     Act("kill -9 of the audit", Processes.kill_audit, Processes.start_audit, lasts=True),
     Act("SIGTERM of the audit", Processes.end_audit, Processes.start_audit),
     _stopped("the audit", Processes.audit_pid),
@@ -61,6 +88,8 @@ ACTS: Final = (
     Act("no space for the broker", Processes.fill_broker, Processes.restart_broker, lasts=True),
     _stopped("the broker", Processes.broker_pid),
     _stopped("the producer", Processes.fleet_pid),
+)
+SIMULATED: Final = (
     Act(
         "kill -9 of the producer",
         Processes.kill_fleet,
@@ -70,4 +99,15 @@ ACTS: Final = (
     ),
     Act("a second producer beside the first", Processes.replace_fleet, begins_epochs=True),
 )
-"""In no order: a seed draws from them."""
+LAB: Final = (
+    _tail("kill -9 of tail", 0),
+    _tail("kill -9 of tail, and a clock that is then an hour fast", HOUR_US),
+    _tail("kill -9 of tail, and a clock that is then an hour slow", -HOUR_US),
+    *_server(SOURCE_A),
+    *_server(REPLICA_1),
+)
+
+
+def acts_of(*, is_lab: bool) -> tuple[Act, ...]:
+    """All acts of a round, in no order: a seed draws from them."""
+    return MACHINERY + (LAB if is_lab else SIMULATED)

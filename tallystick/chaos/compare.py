@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from tallystick.coordinates.rules.observations import EPOCH_BEGAN, STALE_EPOCH
+from tallystick.coordinates.rules.observations import EPOCH_BEGAN, RECORDS_LOST, STALE_EPOCH
 
 Result = Mapping[str, Any]
 """A result as ``--json`` prints it."""
@@ -17,6 +17,8 @@ _TRANSPORT = (
     "BLOCK_UNREADABLE",
 )
 _OF_EPOCHS = {EPOCH_BEGAN.code, STALE_EPOCH.code}
+_OF_PRODUCERS = {*_OF_EPOCHS, RECORDS_LOST.code}
+"""Reasons that the journal itself has, so that whoever reads it gives them."""
 
 
 def violations_after_damage(
@@ -44,7 +46,12 @@ def violations_after_damage(
 
 
 def violations(
-    audited: Result, replayed: Result, must_fire: Collection[str], *, begins_epochs: bool
+    audited: Result,
+    replayed: Result,
+    must_fire: Collection[str],
+    *,
+    begins_epochs: bool,
+    is_lab: bool,
 ) -> list[str]:
     """What the disturbance has changed; nothing may be in it.
 
@@ -53,12 +60,14 @@ def violations(
         replayed: That of the journal, whole and undisturbed.
         must_fire: The rules that the canary breaks.
         begins_epochs: Whether other producers have gone on with journals: that is observed.
+        is_lab: Whether servers are real: a replica removes relay logs also while no `tail` reads
+            them, which that then writes into the journal.
     """
     wrong: list[str] = []
     for name, key in (
         ("finding", _findings),
         ("incident", _incidents),
-        ("new epoch", _new_epochs),
+        ("event of a producer", _of_producers),
     ):
         of_audit, of_replay = key(audited), key(replayed)
         wrong += [f"{name} lost: {one}" for one in sorted(of_replay - of_audit)]
@@ -72,9 +81,15 @@ def violations(
         wrong += [
             f"{whose} has {one['code']} of {one['instance_id'] or 'the topic'}: {one['text']}"
             for one in result["observations"]
-            if one["code"] in _TRANSPORT and not (begins_epochs and one["reason"] in _OF_EPOCHS)
+            if one["code"] in _TRANSPORT
+            and not (begins_epochs and one["reason"] in _OF_EPOCHS)
+            and not (is_lab and _is_relay_log_gone(one))
         ]
     return wrong
+
+
+def _is_relay_log_gone(one: Mapping[str, Any]) -> bool:
+    return one["reason"] == RECORDS_LOST.code and one["channel"] is not None
 
 
 def _findings(result: Result) -> set[tuple[str, str, str]]:
@@ -85,9 +100,9 @@ def _incidents(result: Result) -> set[tuple[str, str, str]]:
     return {(one["rule"], one["state"], one["incident_id"]) for one in result["incidents"]}
 
 
-def _new_epochs(result: Result) -> set[tuple[str, str, str]]:
+def _of_producers(result: Result) -> set[tuple[str, str, str]]:
     return {
         (one["instance_id"], one["reason"], one["at"])
         for one in result["observations"]
-        if one["reason"] in _OF_EPOCHS
+        if one["reason"] in _OF_PRODUCERS
     }

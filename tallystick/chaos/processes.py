@@ -14,11 +14,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from tallystick.chaos.lab_fleet import LabFleet
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.deploy.broker import HOST, MAX_PORT, LocalBroker, free_ports
 from tallystick.deploy.preflight import port_problem
 from tallystick.errors import ExitCode
 from tallystick.journal_topic import prepare_topics
+from tallystick.producers.mysql_lab.layout import SERVERS
 from tallystick.producers.relay import Damage, Relay
 from tallystick.runs.audit import TOPICS
 from tallystick.settings import PREFIX, Settings
@@ -30,6 +32,14 @@ DEADLINE_S = 300.0
 POLL_S = 0.5
 INTERVAL_S = 2.0
 FAULT_AT_MS = 1_000
+COMMAND = """
+import sys, time
+true, ahead = time.time_ns, int(sys.argv.pop(1))
+time.time_ns = lambda: true() + ahead
+from tallystick.cli import main
+main()
+"""
+"""Runs the command line on a machine whose clock is ahead by so many nanoseconds."""
 SEEDS_APART = 1_000_000
 WRITES = "Ctrl-C ends them"
 """What producers report when the journals are theirs."""
@@ -62,7 +72,8 @@ class Processes:
         self._plan = plan
         self._started: list[subprocess.Popen[str]] = []
         # A port that stays, also when the broker is started again.
-        self._broker = LocalBroker(directory / "broker", port=_free_port())
+        self._broker = LocalBroker(directory / "broker", port=_free_port(2))
+        self._lab: LabFleet | None = None
         self._audit: subprocess.Popen[str] | None = None
         self._fleet: subprocess.Popen[str] | None = None
         self._relay: Relay | None = None
@@ -98,11 +109,17 @@ class Processes:
             for pid in (process.pid, *_descendants(process.pid)):
                 send(pid, signal.SIGKILL)
             process.communicate()
+        if self._lab is not None:
+            self._lab.close()
         send(self.broker_pid(), signal.SIGCONT)
         self._broker.stop()
 
     def _start_all(self) -> None:
         self._directory.mkdir(parents=True)
+        if self._plan.is_lab:
+            port = _free_port(len(SERVERS))
+            self._lab = LabFleet(self._directory / "lab", port, self._plan.seed)
+            self._lab.start()
         self._broker.start()
         servers = self._broker.bootstrap_servers
         for prefix in (PRODUCER, self._audited):
@@ -177,16 +194,25 @@ class Processes:
         self._broker.stop()
         self._broker.start()
 
-    def start_fleet(self) -> None:
-        """Start a producer: servers that are set up anew under the names of those before."""
+    def start_fleet(self, *, clock_us: int = 0) -> None:
+        """Start a producer: of the lab one that goes on, else of servers that are set up anew.
+
+        Args:
+            clock_us: How fast the clock of its machine is.
+        """
         plan = self._plan
-        self._fleet = self._start(
-            "simulate",
-            *("--topic-prefix", PRODUCER, "--topology", plan.topology),
-            *("--seed", str(plan.seed + self._lives * SEEDS_APART)),
-            *("--fault", plan.canary, "--fault-at-ms", str(FAULT_AT_MS)),
-        )
-        self._lives += 1
+        if self._lab is not None:
+            config = ("--topic-prefix", PRODUCER, "--config", str(self._lab.config_file))
+            self._fleet = self._start("tail", *config, clock_us=clock_us)
+        else:
+            self._fleet = self._start(
+                "simulate",
+                *("--topic-prefix", PRODUCER, "--topology", plan.topology),
+                *("--seed", str(plan.seed + self._lives * SEEDS_APART)),
+                *("--fault", plan.canary, "--fault-at-ms", str(FAULT_AT_MS)),
+                clock_us=clock_us,
+            )
+            self._lives += 1
         errors = self._errors_of(self._fleet)
         self.wait(lambda: WRITES in errors.read_text("utf-8", "replace"), "producer that writes")
 
@@ -199,6 +225,12 @@ class Processes:
         first, self._fleet = self._running(self._fleet), None
         self.start_fleet()
         self._expect(first, {ExitCode.SUPERSEDED})
+
+    @property
+    def lab(self) -> LabFleet:
+        """The real servers of a round with a lab."""
+        assert self._lab is not None
+        return self._lab
 
     @staticmethod
     def _running(process: subprocess.Popen[str] | None) -> subprocess.Popen[str]:
@@ -286,7 +318,7 @@ class Processes:
         text = self._errors_of(process).read_text("utf-8", "replace")
         return " | ".join(text.splitlines()[-3:])
 
-    def _start(self, *arguments: str) -> subprocess.Popen[str]:
+    def _start(self, *arguments: str, clock_us: int = 0) -> subprocess.Popen[str]:
         """A command of tallystick, out of reach of a Ctrl-C in the terminal."""
         kept = {k: v for k, v in os.environ.items() if not k.startswith(PREFIX)}
         # The commands are those of this installation, wherever the directory is.
@@ -295,7 +327,7 @@ class Processes:
         servers = self._broker.bootstrap_servers
         with (self._directory / f"errors.{len(self._started)}").open("w") as errors:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tallystick.cli", *arguments],
+                [sys.executable, "-c", COMMAND, str(1_000 * clock_us), *arguments],
                 cwd=self._directory,
                 env=kept | {"PYTHONPATH": path, f"{PREFIX}BOOTSTRAP_SERVERS": servers},
                 stdout=subprocess.PIPE,
@@ -307,17 +339,18 @@ class Processes:
         return process
 
 
-def _free_port() -> int:
-    """A port that is free, as is the next one: a broker takes both."""
+def _free_port(count: int) -> int:
+    """The first of so many free ports in a row."""
     while True:
         port, _ = free_ports()
-        if port < MAX_PORT and port_problem(port + 1, HOST) is None:
+        wanted = range(port, port + count)
+        if wanted[-1] <= MAX_PORT and not any(port_problem(one, HOST) for one in wanted):
             return port
 
 
 def _command_line(process: subprocess.Popen[str]) -> str:
     assert isinstance(process.args, list)
-    return " ".join(["tallystick", *process.args[3:]])
+    return " ".join(["tallystick", *process.args[4:]])
 
 
 def _kill(process: subprocess.Popen[str]) -> None:

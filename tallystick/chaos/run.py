@@ -45,6 +45,7 @@ def rounds(
     *,
     seed: int,
     acts: int,
+    is_lab: bool,
     seconds: float,
     progress: Progress,
     stop: threading.Event,
@@ -55,6 +56,7 @@ def rounds(
         directory: Has a directory for each round; that of a round without violations is removed.
         seed: The first one.
         acts: How many in each round.
+        is_lab: Whether the fleet is two real servers.
         seconds: No round begins after this time.
         progress: Where to report what is done.
         stop: Ends the round that is under way, and all.
@@ -62,7 +64,8 @@ def rounds(
     end = time.monotonic() + seconds
     while not stop.is_set():
         try:
-            yield _round(directory / f"seed-{seed}", draw(seed, acts), progress, stop)
+            plan = draw(seed, acts, is_lab=is_lab)
+            yield _round(directory / f"seed-{seed}", plan, progress, stop)
         except StoppedError:
             return
         seed += 1
@@ -72,7 +75,8 @@ def rounds(
 
 def _round(directory: Path, plan: Plan, progress: Progress, stop: threading.Event) -> Round:
     begun = time.monotonic()
-    progress.done(f"seed {plan.seed}: {plan.topology}, canary {plan.canary}")
+    fleet = "source and replica" if plan.is_lab else plan.topology
+    progress.done(f"seed {plan.seed}: {fleet}, canary {plan.canary}")
     shutil.rmtree(directory, ignore_errors=True)
     findings = rows = 0
     try:
@@ -91,7 +95,13 @@ def _round(directory: Path, plan: Plan, progress: Progress, stop: threading.Even
             damaged = {who for (kind, who) in processes.damage if kind in HOLES}
             wrong = violations_after_damage(audited, replayed, must_fire, damaged)
         else:
-            wrong = violations(audited, replayed, must_fire, begins_epochs=plan.begins_epochs)
+            wrong = violations(
+                audited,
+                replayed,
+                must_fire,
+                begins_epochs=plan.begins_epochs,
+                is_lab=plan.is_lab,
+            )
         for (kind, who), count in sorted(processes.damage.items(), key=str):
             progress.done(f"  {count} messages of {who} {kind.value}")
         findings = len(audited["findings"])

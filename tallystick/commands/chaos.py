@@ -8,7 +8,8 @@ import typer
 
 from tallystick import terminal
 from tallystick.commands.options import Directory
-from tallystick.errors import ExitCode
+from tallystick.deploy.mysql_server import mysqld_problem
+from tallystick.errors import ExitCode, MisuseError
 from tallystick.extras import require_stream
 from tallystick.process import stopping
 from tallystick.settings import load
@@ -18,6 +19,9 @@ def chaos(
     *,
     seed: Annotated[int, typer.Option(help="Decides what is done, and to which fleet.")] = 1,
     acts: Annotated[int, typer.Option(min=1, max=1_000, help="Disturbances in a round.")] = 6,
+    lab: Annotated[
+        bool, typer.Option("--lab", help="Real MySQL servers with tail, instead of a simulation.")
+    ] = False,
     minutes: Annotated[
         float, typer.Option(min=0, help="Begin rounds with further seeds for so long.")
     ] = 0.0,
@@ -31,13 +35,21 @@ def chaos(
     """
     settings = load({"directory": directory}).settings
     require_stream("tallystick chaos")
+    if lab and (problem := mysqld_problem()) is not None:
+        raise MisuseError(str(problem))
     from tallystick.chaos.run import rounds
 
     place = settings.directory.absolute() / "chaos"
     failed = done = 0
     with stopping() as stop, terminal.progress("starting the first round") as progress:
         for one in rounds(
-            place, seed=seed, acts=acts, seconds=minutes * 60, progress=progress, stop=stop
+            place,
+            seed=seed,
+            acts=acts,
+            is_lab=lab,
+            seconds=minutes * 60,
+            progress=progress,
+            stop=stop,
         ):
             done += 1
             failed += bool(one.violations)
@@ -49,7 +61,9 @@ def chaos(
             if one.violations:
                 terminal.show(
                     f"  kept in {str(place / f'seed-{one.plan.seed}')!r}; again:",
-                    terminal.Command(f"  tallystick chaos --seed {one.plan.seed} --acts {acts}"),
+                    terminal.Command(
+                        f"  tallystick chaos --seed {one.plan.seed} --acts {acts}" + " --lab" * lab
+                    ),
                 )
     terminal.show(f"{done} rounds, {failed} with violations")
     if stop.is_set():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.chaos.acts import ACTS
+from tallystick.chaos.acts import acts_of
 from tallystick.chaos.compare import violations, violations_after_damage
 from tallystick.chaos.plan import CANARIES, draw
 from tallystick.producers.simulator.faults import FAULTS
@@ -38,7 +38,9 @@ RIGHT = {"findings": [FOUND], "incidents": [OPEN], "observations": []}
 )
 def test_each_difference_is_a_violation(audited, replayed, said):
     """And equal results are none."""
-    found = violations(RIGHT | audited, RIGHT | replayed, {"no_errant_gtids"}, begins_epochs=False)
+    found = violations(
+        RIGHT | audited, RIGHT | replayed, {"no_errant_gtids"}, begins_epochs=False, is_lab=False
+    )
     assert len(said) == len(found), found
     assert all(part in text for part, text in zip(said, found, strict=True)), found
 
@@ -64,19 +66,39 @@ def test_a_new_epoch_is_seen_by_both_where_one_has_begun():
     begun = RIGHT | {"observations": [EPOCH]}
 
     def found(audited, *, begins_epochs=True):
-        return violations(audited, begun, {"no_errant_gtids"}, begins_epochs=begins_epochs)
+        return violations(
+            audited, begun, {"no_errant_gtids"}, begins_epochs=begins_epochs, is_lab=False
+        )
 
     assert [] == found(begun)
-    assert ["new epoch lost"] == [text.partition(":")[0] for text in found(RIGHT)]
+    assert ["event of a producer lost"] == [text.partition(":")[0] for text in found(RIGHT)]
     assert 2 == len(found(begun, begins_epochs=False))
 
 
-def test_a_seed_draws_the_same_again_and_every_act_comes():
-    """All once before any comes twice."""
-    count = 2 * len(ACTS) + 1
-    assert draw(7, count) == draw(7, count) != draw(8, count)
-    drawn = [step.act for step in draw(7, count).steps]
-    assert set(ACTS) == set(drawn[: len(ACTS)]) == set(drawn[len(ACTS) : -1])
+def test_a_relay_log_may_be_gone_before_tail_reads_it():
+    """On real servers, if the journal says so; what is missing of a binary log is a violation."""
+    gone = GAP | {"reason": "journal_records_lost", "channel": "", "text": "missed a part"}
+
+    def found(audited, replayed, *, is_lab=True):
+        results = (RIGHT | {"observations": each} for each in (audited, replayed))
+        return violations(*results, {"no_errant_gtids"}, begins_epochs=False, is_lab=is_lab)
+
+    assert [] == found([gone], [gone])
+    assert ["event of a producer made up"] == [t.partition(":")[0] for t in found([gone], [])]
+    assert 2 == len(found([gone], [gone], is_lab=False))
+    of_binlog = gone | {"channel": None}
+    assert 2 == len(found([of_binlog], [of_binlog]))
+
+
+@pytest.mark.parametrize("is_lab", [False, True])
+def test_a_seed_draws_the_same_again_and_every_act_comes(is_lab):
+    """All once before any comes twice; a tail goes on in its epoch."""
+    known = acts_of(is_lab=is_lab)
+    count = 2 * len(known) + 1
+    plan = draw(7, count, is_lab=is_lab)
+    assert plan == draw(7, count, is_lab=is_lab) != draw(8, count, is_lab=is_lab)
+    drawn = [step.act for step in plan.steps]
+    assert set(known) == set(drawn[: len(known)]) == set(drawn[len(known) : -1])
     assert count == len(drawn)
-    assert draw(7, len(ACTS)).begins_epochs
+    assert plan.begins_epochs is not is_lab
     assert set(CANARIES) <= set(FAULTS)
