@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -188,7 +189,8 @@ def _campaign_lines(result: CampaignResult) -> Iterator[str | tuple[str, str]]:
             yield f"  its journal: {seed.simulate_command} --output -"
     healthy = sum(seed.scenario.fault is None for seed in result.seeds)
     style = "bold green" if result.is_right else "bold red"
-    recall = f"recall {result.recall:.3f}, false alarms {len(result.false_alarms)}"
+    rounded_down = math.floor(result.recall * 1000) / 1000
+    recall = f"recall {rounded_down:.3f}, false alarms {len(result.false_alarms)}"
     yield f"{recall} in {healthy} healthy seeds, undecided {result.undecided}", style
     yield (
         f"{len(result.seeds)} seeds, {result.records:,} records in {result.elapsed_s:.1f} s, "

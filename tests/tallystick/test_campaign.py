@@ -10,6 +10,7 @@ import pytest
 
 from tallystick import campaign
 from tallystick.campaign import run_campaign, run_seed, scenario_of, simulate_command
+from tallystick.commands.offline import _campaign_lines
 from tallystick.coordinates.audit.replay import AuditResult
 from tallystick.coordinates.results import Finding
 from tallystick.producers.simulator.faults import FAULTS
@@ -93,6 +94,35 @@ def test_the_real_audit_is_right_about_a_handful_of_seeds() -> None:
     assert result.is_right, [seed.sentences for seed in result.seeds if not seed.is_right]
     assert result.records > 1_000
     assert result.seeds_per_s > 0
+
+
+SHORT = Scenario(profile="wl9452", duration_ms=6_000, acts=True, max_binlog_size=4_096)
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        # At its first moment a GTID waited, which is another fault.
+        replace(SHORT, seed=1059, topology="chain", writes_per_second=6.0,
+                fault="purge_does_not_ask"),
+        # The applier passes over the second copy: that the row stays is right.
+        replace(SHORT, seed=60203, topology="star", writes_per_second=9.0,
+                fault="receiver_requeues_old_group"),
+    ],
+    ids=lambda scenario: scenario.fault,
+)  # fmt: skip
+def test_what_was_judged_wrong_is_judged_right(scenario: Scenario) -> None:
+    """Each as it was drawn then: what a seed draws changes with the catalogue."""
+    result = run_seed(scenario)
+    assert result.is_right, (result.missed, result.surplus, result.sentences)
+
+
+def test_a_recall_of_1_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of thousands that is missed is not rounded away."""
+    result = run_campaign(range(2))
+    assert "recall 1.000," in str(list(_campaign_lines(result)))
+    monkeypatch.setattr(type(result), "recall", property(lambda _: 0.99973))
+    assert "recall 0.999," in str(list(_campaign_lines(result)))
 
 
 def test_the_commands_name_the_seed_and_what_differs_from_the_default() -> None:

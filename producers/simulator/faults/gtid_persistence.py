@@ -380,19 +380,27 @@ class PurgeDoesNotAsk(_RecordedWrong):
     def __init__(self) -> None:
         super().__init__()
         self._number: dict[str, int] = {}
+        self._waiting: dict[str, dict[str, int]] = {}
+        """By instance, the transactions' numbers of GTIDs that are not in the table."""
 
     def on_step(
         self, fleet: World, instance_id: str, body: Mapping[str, Any]
     ) -> Mapping[str, Any] | None:
         """Raise the limit of a purge that comes before the next commit."""
-        step = body["step"]
+        step, waiting = body["step"], self._waiting.setdefault(instance_id, {})
         if step in ("commit", "prepare"):
             self._number.pop(instance_id, None)
+            waiting[body["gtid"]] = body.get("trx_no", 0)
+        elif step == "write":
+            written = GtidSet.parse(body["gtids"])
+            self._waiting[instance_id] = {g: n for g, n in waiting.items() if g not in written}
         elif step == "number":
             self._number[instance_id] = body["trx_num_gtid"]
         elif step == "purge" and instance_id in self._number and self.is_due(fleet):
-            self.mark(fleet, fleet.instances[instance_id])
-            return {**body, "trx_no": self._number[instance_id] + 1}
+            limit = self._number[instance_id] + 1
+            if all(trx_no >= limit for trx_no in waiting.values()):
+                self.mark(fleet, fleet.instances[instance_id])
+                return {**body, "trx_no": limit}
         return body
 
 
