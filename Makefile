@@ -30,8 +30,8 @@ unexport PYTHONDONTWRITEBYTECODE
 # Their JVMs live for seconds: the optimising compiler would cost more than it saves.
 test test-spark test-kafka test-mysqld: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 
-.PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld a-day legal bench \
-	chaos mutate lint types lock clean
+.PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld \
+	tests-without-servers tests-with-servers a-day legal bench chaos mutate lint types lock clean
 
 help:
 	@echo "make demo [FAULT=name] [NEGATIVE=name] [SCENARIO=name] [SEED=number]"
@@ -42,7 +42,7 @@ help:
 	@echo "make legal [LEGAL_SECONDS=number]"
 	@echo "              what a DBA may do, for three minutes, on a quiet machine: nothing is accused"
 	@echo "make bench    the benchmarks"
-	@echo "make chaos [MINUTES=number] [SEED=number]"
+	@echo "make chaos [MINUTES=number] [SEED=number] [LAB=yes]"
 	@echo "              real processes killed and stopped, for an hour; nothing may change by it"
 	@echo "make mutate [SAMPLE=number] [SEED=number] [MINUTES=number] [ONLY=path]"
 	@echo "              changes of the code that no test notices; for a night"
@@ -66,11 +66,17 @@ SLOWEST := --durations=8 --durations-min=5
 # servers wait a lot, so they run beside those without; what a stage prints comes when it ends.
 test: preflight
 	$(call say,what needs no server is tested beside what does; each part is shown when it has ended)
-	@$(MAKE) --no-print-directory -j2 -k -O BESIDE=yes test-fast test-spark test-kafka test-mysqld
+	@$(MAKE) --no-print-directory -j2 -k -O BESIDE=yes tests-without-servers tests-with-servers
 
-ifdef BESIDE
-test-spark: | test-fast
-test-mysqld: | test-kafka
+# MySQL's first: its tests wait most, so the others use the processors meanwhile.
+tests-without-servers:
+	@$(MAKE) --no-print-directory -k IN_TURN=yes test-fast test-spark
+
+tests-with-servers:
+	@$(MAKE) --no-print-directory -k IN_TURN=yes test-mysqld test-kafka
+
+ifdef IN_TURN
+.NOTPARALLEL:
 endif
 
 test-fast: $(STAMP)
@@ -106,7 +112,7 @@ bench: preflight
 MINUTES_OF_CHAOS := $(or $(MINUTES),60)
 
 chaos: preflight
-	@$(VENV)/bin/tallystick chaos --minutes '$(MINUTES_OF_CHAOS)' $(if $(SEED),--seed '$(SEED)')
+	@$(VENV)/bin/tallystick chaos --minutes '$(MINUTES_OF_CHAOS)' $(if $(SEED),--seed '$(SEED)') $(if $(LAB),--lab)
 
 # Goes on where it was interrupted, as long as sample and seed are the same.
 mutate: $(STAMP)

@@ -28,7 +28,7 @@ _QUIET = "-Xlog:cds*=off"
 def with_archive(name: str) -> tuple[str, ...]:
     """Options of a JVM that starts with the archive of `SPARK` or `BROKER`; none if there is none.
 
-    Its checksum is compared first: Java ends at a file that was cut short.
+    Its checksum is compared first: Java does not do it.
     """
     for archive in _archives(name):
         if archive.name == _name(_crc(archive)):

@@ -126,7 +126,7 @@ def test_every_invariant_is_broken_by_a_fault() -> None:
     scope="module",
 )
 def test_the_matrix_fails_without_any_one_invariant(fault: str, rule: str) -> None:
-    """Switched off, a rule is missing from the row of its fault, and nothing stands in."""
+    """Switched off, a rule is missing from the row of its fault, and no other replaces it."""
     complete = _row(fault)
     result = judge_seed(_history(fault), disabled=frozenset({rule}))
     assert rule in complete.fired, _explain(complete)

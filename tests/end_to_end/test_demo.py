@@ -25,6 +25,8 @@ pytestmark = pytest.mark.broker
 ROOT = Path(__file__).parents[2]
 COMMAND = [sys.executable, "-m", "tallystick.cli", "demo"]
 DEADLINE_S = 600
+MADE_BY_SETUP = Path(sys.prefix, ".classes")
+"""The stamp of `make setup`, whose last step makes the JVMs' archives."""
 
 
 def environment() -> dict[str, str]:
@@ -135,7 +137,9 @@ def test_a_signal_leaves_no_process_behind(tmp_path, said, number):
     else:
         pytest.fail(f"the demonstration ended before it said {said!r}: {heard}")
     started = processes_in(tmp_path)
-    for archive in (with_archive(BROKER), with_archive(SPARK) if "collection" in said else ()):
+    for jvm in (BROKER, SPARK) if "collection" in said else (BROKER,):
+        archive = with_archive(jvm)
+        assert archive or not MADE_BY_SETUP.exists(), f"set-up made no archive for {jvm}"
         assert any(" ".join(archive) in one for one in started)
     # To the whole group, as a terminal's Ctrl-C and `timeout` do.
     os.killpg(process.pid, number)

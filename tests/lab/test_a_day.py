@@ -14,6 +14,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
+from datetime import datetime, timezone
 
 import pytest
 
@@ -179,12 +180,15 @@ def test_the_driver_is_killed_in_the_middle_of_an_alert(day: WatchedFleet) -> No
     day.audit.kill()
     day.audit.wait()
     day.webhook.answers.set()
+    restarted = f"c-{datetime.now(timezone.utc):%Y%m%dT%H%M%SZ}"
     day.start_audit()
     _, at = day.alerted("opened", ERRANT, HUB)
     day.measure("killed driver to alert", at - begun, 60)
     day.open_page()
     day.until(lambda page: page.cards.get(HUB) == "INCONSISTENT", "not shown")
     day.picture("after-the-kill")
+    # The alert was queued before the kill: it is sent before Spark has started.
+    day.until(lambda page: page.newest > restarted, "no collection since the restart")
 
 
 @pytest.mark.long

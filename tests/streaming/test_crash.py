@@ -155,40 +155,42 @@ def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, 
     ]
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_drains_and_ends_with_0(broker, tmp_path, number):
-    """Nothing on standard error, no JVM left behind, everything that was read is kept."""
+def drain(job: Job, number: int) -> None:
+    """A signal ends the job with 0: nothing on standard error, no JVM left behind."""
+    job.process.send_signal(number)
+    _, errors = job.process.communicate(timeout=DEADLINE_S)
+    assert (0, "") == (job.process.returncode, errors)
+    with pytest.raises(ProcessLookupError):
+        os.killpg(job.process.pid, 0)
+
+
+def test_a_signal_drains_and_a_jvm_that_is_killed_ends_the_job_with_one_sentence(broker, tmp_path):
+    """No stack trace, no process left; each time the next job goes on with what was kept."""
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
     blocks = [history(name, 4, broken=frozenset({1})) for name in INSTANCES]
     produce(servers, topics["journal_topic"], blocks, 100)
-    with Job(tmp_path, bootstrap_servers=servers, collect_interval_s=1.0, **topics) as job:
+    settings = {"bootstrap_servers": servers, "collect_interval_s": 1.0, **topics}
+    with Job(tmp_path, **settings) as job:
         job.wait_for(1)
-        job.process.send_signal(number)
-        _, errors = job.process.communicate(timeout=DEADLINE_S)
-        assert (0, "") == (job.process.returncode, errors)
-        with pytest.raises(ProcessLookupError):
-            os.killpg(job.process.pid, 0)
-    assert table_reader.read_findings(tmp_path / "out")
-
-
-def test_a_jvm_that_is_killed_ends_the_job_with_one_sentence(broker, tmp_path):
-    """No stack trace, no process left; the next job goes on."""
-    servers = broker.bootstrap_servers
-    topics = make_topics(servers)
-    blocks = [history(name, 4, broken=frozenset({1})) for name in INSTANCES]
-    produce(servers, topics["journal_topic"], blocks, 100)
-    with Job(tmp_path, bootstrap_servers=servers, collect_interval_s=1.0, **topics) as job:
+        drain(job, signal.SIGTERM)
+    kept = table_reader.read_findings(tmp_path / "out")
+    assert kept
+    with Job(tmp_path, **settings) as job:
         job.wait_for(1)
         os.kill(job.jvm(), signal.SIGKILL)
         _, errors = job.process.communicate(timeout=DEADLINE_S)
     assert job.process.returncode == 2
     said = "Spark's JVM was killed by signal 9, as the kernel does when no memory is left. "
     assert f"{said}What was read is kept; start the job again.\n" == errors
-    with Job(tmp_path, bootstrap_servers=servers, available_now=True, **topics) as job:
-        _, errors = job.process.communicate(timeout=DEADLINE_S)
-        assert (0, "") == (job.process.returncode, errors)
-    assert len(table_reader.read_findings(tmp_path / "out")) == len(INSTANCES)
+    more = [history("c", 4, broken=frozenset({1}))]
+    produce(servers, topics["journal_topic"], more, 100)
+    with Job(tmp_path, **settings) as job:
+        job.wait_until(lambda metrics: metrics["findings"])
+        drain(job, signal.SIGINT)
+    found = table_reader.read_findings(tmp_path / "out")
+    assert len(found) == len(INSTANCES) + len(more)
+    assert {one.finding_id for one in kept} < {one.finding_id for one in found}
 
 
 def test_a_broker_that_does_not_answer_is_waited_for(tmp_path):

@@ -6,7 +6,7 @@ that any interleaving reaches; in each of them the server may crash, so a check 
 
 from __future__ import annotations
 
-import copy
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
@@ -136,11 +136,16 @@ class World:
         """Wrong: purge does not ask the persister."""
         purge.purge(self.trx_sys, self.trx_sys.oldest_active())
 
+    def copy(self) -> World:
+        """Another one that is equal; pickled it takes a tenth of the time of copy.deepcopy."""
+        made: World = pickle.loads(pickle.dumps(self, pickle.HIGHEST_PROTOCOL))  # noqa: S301
+        return made
+
     # Crash and start
 
     def crashed(self) -> World:
         """The world of pages and table that a crash leaves."""
-        after = copy.deepcopy(self)
+        after = self.copy()
         after.trx_sys.forget_memory()
         after.persister = GtidPersister()
         return after
@@ -189,7 +194,7 @@ def explore(start: World, threads: Sequence[Sequence[Step]], check: Callable[[Wo
         for number, thread in enumerate(threads):
             if positions[number] == len(thread):
                 continue
-            after = copy.deepcopy(state)
+            after = state.copy()
             thread[positions[number]](after)
             there = (*positions[:number], positions[number] + 1, *positions[number + 1 :])
             if (there, after.key()) not in seen:

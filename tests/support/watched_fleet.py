@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import time
 from collections import Counter
@@ -55,6 +56,12 @@ class Page(NamedTuple):
     strips: dict[str, str | None]
     cards: dict[str, str]
     incidents: list[tuple[str, str, str, str]]
+
+    @property
+    def newest(self) -> str:
+        """The newest collection, whose name begins with when it was asked for."""
+        found = re.search(r"c-\d{8}T\d{6}Z-\d+", self.words)
+        return found.group() if found else ""
 
     def problems(self) -> list[str]:
         """In what the page does not agree with itself."""
