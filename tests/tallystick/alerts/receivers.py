@@ -36,7 +36,7 @@ class Receiver:
         answers: While it is not set, POSTs are read, but not answered.
     """
 
-    def __init__(self, port: int = 0) -> None:
+    def __init__(self, port: int | None = None) -> None:
         receiver = self
         self.statuses: list[tuple[int, dict[str, str]]] = []
         self.got: list[tuple[dict[str, str], bytes]] = []
@@ -63,7 +63,8 @@ class Receiver:
             def log_message(self, *_) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer((HOST, port), Handler)
+        # Not one that the system hands out: it stays free when this one is stopped.
+        self._server = ThreadingHTTPServer((HOST, port or free_base_port(1)), Handler)
         self.port = self._server.server_port
         self.url = f"http://{HOST}:{self.port}/hook/s3cret"
         threading.Thread(target=self._server.serve_forever, daemon=True).start()

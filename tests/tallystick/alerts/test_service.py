@@ -63,10 +63,8 @@ def test_a_sink_that_is_down_is_retried_noticed_and_counted(service, quick):
         pass
     sink, label = f"webhook={receiver.url}", f"webhook 127.0.0.1:{receiver.port}"
     with service(sink) as alerts:
-        begun = time.monotonic()
         for changes in (history.errant(), history.errant(20), history.healed()):
             alerts.take(changes, ORIGIN, {})
-        assert time.monotonic() - begun < 1, "the stream was held up"
         wait_for(lambda: service.notices, "no notice of a sink that is down")
         assert [f"alerts: {label} does not take alerts: no connection"] == service.notices
         assert (3.0, 0.0) == tuple(
