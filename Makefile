@@ -82,17 +82,24 @@ endif
 test-fast: $(STAMP)
 	$(if $(BESIDE),nice -n 5) $(PY) -m pytest -q $(SLOWEST) -n auto --dist worksteal -m "not spark and not broker and not mysqld"
 
+# Importing all modules takes each process as long as some tests: a stage imports those alone that
+# name its mark. tests/conftest.py refuses a test that would be overlooked.
+naming = $(shell grep -rl '$(1)' tests --include='test_*.py' | sort)
+
 # What starts servers runs in two processes, each with servers of its own: their tests wait a lot.
 test-spark: preflight
-	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "spark and not broker and not mysqld"
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "spark and not broker and not mysqld" \
+		$(call naming,spark)
 
 test-kafka: preflight
-	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "broker and not mysqld"
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "broker and not mysqld" \
+		$(call naming,broker)
 
 # Real MySQL servers; the tests are skipped, and say why, where those cannot run. The tests of a
 # module go on in order on one lab; tests/lab is first and takes longest.
 test-mysqld: $(STAMP)
-	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist loadfile --no-loadscope-reorder -m "mysqld and not long"
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist loadfile --no-loadscope-reorder -m "mysqld and not long" \
+		$(call naming,mysqld)
 
 # Real servers, tails, the audit with page and alerts, and a browser; in time on a quiet machine.
 # What took how long is in measured.json beside the pictures.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,12 +29,29 @@ MARKS_OF_FIXTURES = {
 }
 
 
+@functools.cache
+def _text(module: Path) -> str:
+    return module.read_text("utf-8")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Marks each test by the costly fixtures that it uses, directly or through others."""
     for item in items:
         for fixture, mark in MARKS_OF_FIXTURES.items():
             if fixture in getattr(item, "fixturenames", ()):
                 item.add_marker(mark)
+                if mark not in _text(item.path):
+                    raise pytest.UsageError(
+                        f"{item.path} does not contain {mark!r}, by which the Makefile finds the "
+                        f"modules of a stage, and uses {fixture}: name it there"
+                    )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """All tests and modules stay to the end: the garbage collector need not look through them."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000)  # a simulated history has that many objects, and ends with its test
 
 
 @pytest.fixture(scope="session")

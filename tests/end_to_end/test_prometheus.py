@@ -1,4 +1,4 @@
-"""A real Prometheus scrapes a real audit, on Kafka and Spark, with the files that are shipped."""
+"""A real Prometheus scrapes a real audit, on a real broker and Spark, with the shipped files."""
 
 from __future__ import annotations
 

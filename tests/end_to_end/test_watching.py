@@ -1,4 +1,4 @@
-"""A live audit beside a fleet that dies: commands as users start them, real Kafka and Spark."""
+"""A live audit beside a fleet that dies: commands as users start them, a real broker and Spark."""
 
 from __future__ import annotations
 
