@@ -13,8 +13,14 @@ import pytest
 from tests.support.chaos import ChaosResult, run_chaos
 from tests.support.chaos_journal import LOSSES
 
-SEEDS = 72
-SEEDS_TOGETHER = 12
+# fmt: off
+SEEDS = (
+    0, 2, 5, 7, 8, 11, 14, 18, 20, 21, 22, 23, 24, 25, 26, 28, 29, 31, 34, 35, 36, 37, 46, 47,
+    53, 54, 58, 61, 62, 63, 64, 65, 66, 67, 69, 70, 71,
+)
+# fmt: on
+"""The cheapest of the first 72 in which each way to be killed, and to lose something, is at least
+half as often as in all of them, and three times where it is that often."""
 STEPS = {
     "committed",
     "dead letters published",
@@ -34,14 +40,10 @@ STEPS = {
 """Where a process can be killed."""
 
 
-@pytest.mark.parametrize("first", range(0, SEEDS, SEEDS_TOGETHER))
-def test_what_is_disturbed_is_found_as_if_it_were_not(first):
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_is_disturbed_is_found_as_if_it_were_not(seed):
     """Nothing lost: everything equal. Else nothing false, nothing twice, and never CONSISTENT."""
-    assert [] == [
-        (result.seed, problem)
-        for result in map(run_chaos, range(first, first + SEEDS_TOGETHER))
-        for problem in result.problems
-    ]
+    assert [] == run_chaos(seed).problems
 
 
 def sweep(first: int, end: int) -> int:
