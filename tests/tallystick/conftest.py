@@ -20,15 +20,25 @@ class Ran:
 
 
 @pytest.fixture(scope="session")
-def command_without(tmp_path_factory):
-    """Make the command line for a process in which some modules are not installed."""
+def packages_without(tmp_path_factory):
+    """Make a directory of all that is installed, without some modules."""
     made = {}
 
-    def command(modules, *arguments):
+    def packages(modules):
         if modules not in made:
             made[modules] = tmp_path_factory.mktemp("packages") / "linked"
             link_packages(made[modules], modules)
-        return command_in(made[modules], *arguments)
+        return made[modules]
+
+    return packages
+
+
+@pytest.fixture(scope="session")
+def command_without(packages_without):
+    """Make the command line for a process in which some modules are not installed."""
+
+    def command(modules, *arguments):
+        return command_in(packages_without(modules), *arguments)
 
     return command
 

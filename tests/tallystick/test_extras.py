@@ -17,7 +17,7 @@ from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.deploy.jars import SYSTEM_IVY
 from tallystick.deploy.mysql_server import mysqld_problem
 from tallystick.streaming.table_sink import TableSink
-from tests.support.bare import ALL_BUT_TABLES, EXTRAS, STREAM
+from tests.support.bare import ALL_BUT_TABLES, EXTRAS, STREAM, run_each
 from tests.support.mysql_greeting import asking_for_rsa, greeting_with
 
 PAGE = Path(__file__).parents[2] / "docs" / "journal.md"
@@ -25,10 +25,31 @@ EXAMPLE = PAGE.read_text("utf-8").split("```json\n")[1].split("```")[0]
 
 
 @pytest.fixture
-def without(tmp_path, command_without):
-    """Run a command line where modules are missing, in an empty directory and cache."""
+def environ(tmp_path):
+    """None of the caller's settings, and an empty cache."""
     environ = {k: v for k, v in os.environ.items() if not k.startswith("TALLYSTICK_")}
-    environ["TALLYSTICK_HOME"] = str(tmp_path / "home")
+    return environ | {"TALLYSTICK_HOME": str(tmp_path / "home")}
+
+
+@pytest.fixture
+def each_without(tmp_path, tmp_path_factory, environ, packages_without):
+    """Run command lines, each with the modules that it lacks, in an empty directory."""
+
+    def run(cases, **more):
+        return run_each(
+            [(packages_without(modules), arguments) for modules, arguments in cases],
+            tmp_path_factory.mktemp("outputs"),
+            cwd=tmp_path,
+            env=environ | more,
+            timeout=240,
+        )
+
+    return run
+
+
+@pytest.fixture
+def without(tmp_path, environ, command_without):
+    """Run a command line where modules are missing, in an empty directory and cache."""
 
     def run(modules, *arguments, **more):
         return subprocess.run(
@@ -44,18 +65,17 @@ def without(tmp_path, command_without):
     return run
 
 
-@pytest.mark.parametrize(
-    ("command", "missing"), [*(("audit", name) for name in STREAM), ("demo", STREAM[0])]
-)
-def test_the_job_says_which_extra_is_missing(without, tmp_path, command, missing):
+def test_the_job_says_which_extra_is_missing(each_without, tmp_path):
     """Before anything is started: one sentence with the command that brings it."""
-    done = without((missing,), command)
-    assert (2, "") == (done.returncode, done.stdout)
-    (sentence,) = done.stderr.splitlines()
-    assert sentence.startswith(f"tallystick: tallystick {command} needs ")
-    assert sentence.endswith(
-        "is not installed. To fix: pip install '.[stream]' in a clone of tallystick"
-    )
+    commands = [*(("audit", name) for name in STREAM), ("demo", STREAM[0])]
+    for done in each_without([((missing,), [command]) for command, missing in commands]):
+        [command] = done.args
+        assert (2, "") == (done.returncode, done.stdout)
+        (sentence,) = done.stderr.splitlines()
+        assert sentence.startswith(f"tallystick: tallystick {command} needs ")
+        assert sentence.endswith(
+            "is not installed. To fix: pip install '.[stream]' in a clone of tallystick"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -77,33 +97,29 @@ def test_what_must_be_fetched_first_says_what_fetches_it(without, arguments):
     )
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_a_client_that_is_named_and_missing_says_which_extra_has_it(each_without):
+    """Without a name there is kafka-python."""
+    commands = [
         ["load"],
         ["simulate"],
         ["collect"],
         ["journal"],
         ["journal", "--write", "-"],
         ["tail", "--server", "a=127.0.0.1"],
-    ],
-    ids=" ".join,
-)
-def test_a_client_that_is_named_and_missing_says_which_extra_has_it(without, arguments):
-    """Without a name there is kafka-python."""
+    ]
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        done = without(
-            ("confluent_kafka",),
-            *arguments,
+        ended = each_without(
+            [(("confluent_kafka",), arguments) for arguments in commands],
             TALLYSTICK_CLIENT="confluent-kafka",
             TALLYSTICK_BOOTSTRAP_SERVERS=f"127.0.0.1:{listener.getsockname()[1]}",
             TALLYSTICK_MYSQL_PASSWORD="secret",
         )
-    assert (2, "") == (done.returncode, done.stdout)
-    assert done.stderr == (
-        "tallystick: the setting client names confluent-kafka, which is not installed. "
-        "To fix: pip install '.[stream]' in a clone of tallystick\n"
-    )
+    for done in ended:
+        assert (2, "") == (done.returncode, done.stdout), done
+        assert done.stderr == (
+            "tallystick: the setting client names confluent-kafka, which is not installed. "
+            "To fix: pip install '.[stream]' in a clone of tallystick\n"
+        ), done
 
 
 @pytest.mark.parametrize("command", ["check", "tail"])
@@ -122,9 +138,9 @@ def test_a_password_that_needs_rsa_says_which_extra_has_it(without, command):
     assert sentence.endswith("To fix: pip install '.[mysql]' in a clone of tallystick")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
+def test_the_bare_install_runs(each_without):
+    """Without a module of any extra."""
+    commands = [
         ["--version"],
         ["--help"],
         ["rules"],
@@ -134,13 +150,10 @@ def test_a_password_that_needs_rsa_says_which_extra_has_it(without, command):
         ["lab", "status", "--help"],
         ["broker", "status"],
         ["campaign", "--seeds", "0:2"],
-    ],
-)
-def test_the_bare_install_runs(without, arguments):
-    """Without a module of any extra."""
-    done = without(EXTRAS, *arguments)
-    assert 0 == done.returncode, done.stderr
-    assert done.stdout
+    ]
+    for done in each_without([(EXTRAS, arguments) for arguments in commands]):
+        assert 0 == done.returncode, done
+        assert done.stdout, done
 
 
 @pytest.mark.parametrize("arguments", [["--version"], ["--help"]], ids=" ".join)
