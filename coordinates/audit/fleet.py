@@ -34,6 +34,7 @@ from tallystick.coordinates.audit.topology import Edge, describe_source
 from tallystick.coordinates.results import Check, Outcome
 from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
+    ANOTHER_SERVER,
     CLOCK_UNKNOWN,
     NOT_IN_FLEET,
     SOURCE_UNKNOWN,
@@ -272,15 +273,36 @@ class FleetAudit:
             return Undecided(SOURCE_UNKNOWN)
         against = Against(sources, queue.memory, self.reader.fleet, is_overdue=is_overdue)
         answer = COMPARISONS[key.comparison].judge(item, against)
-        if isinstance(settled(answer), (Broken, tuple)):
-            for name, timeline in zip(key.sources, sources, strict=True):
-                if self._is_twin(key, name, timeline):
-                    return Waiting(NOT_IN_FLEET, source=describe_source(name))
-        if not isinstance(settled(answer), (Holds, StillBroken, Waiting)):
+        judged = self._unless_another(key, item, sources, answer)
+        if judged is answer and not isinstance(settled(answer), (Holds, StillBroken, Waiting)):
             # What agrees stays so; a later state of the sources may yet have what is missing.
-            answer = self._judge_by_any_clock(key, item, against, answer, is_overdue=is_overdue)
+            judged = self._judge_by_any_clock(key, item, against, answer, is_overdue=is_overdue)
+            judged = self._unless_another(key, item, sources, judged)
+        answer = judged
         if isinstance(answer, Remembered):
             answer, queue.memory = answer
+        return answer
+
+    def _unless_another(
+        self,
+        key: QueueKey,
+        item: Evidence,
+        sources: Sequence[InstanceTimeline],
+        answer: Compared,
+    ) -> Compared:
+        """The answer, unless it is a contradiction with another server than the channel's source.
+
+        Under the name of an instance another server may be observed at one time, as while a second
+        observer takes over from a first: what the replica says is not held against that one.
+        """
+        if not isinstance(settled(answer), (Broken, tuple)):
+            return answer
+        for name, timeline in zip(key.sources, sources, strict=True):
+            if self._is_twin(key, name, timeline):
+                return Waiting(NOT_IN_FLEET, source=describe_source(name))
+            said = self.reader.members[key.instance_id].replica.source_uuid(name, item.at.ts)
+            if said is not None and timeline.uuid_at(item.at.ts) not in (None, said):
+                return Undecided(ANOTHER_SERVER, source=timeline.instance_id, server_uuid=said)
         return answer
 
     def _is_twin(self, key: QueueKey, name: str, source: InstanceTimeline) -> bool:

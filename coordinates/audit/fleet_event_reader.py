@@ -269,6 +269,7 @@ class FleetEventReader:
             )
             channel.change_source(body)
             channel.first_queued = None
+            replica.name_source(channel, event.ts)
         if action in CONNECTS:
             channel.connects = True
         if action in BEGINS:

@@ -28,10 +28,19 @@ if TYPE_CHECKING:
 CONNECTS = frozenset({"reconnect", "start_receiver"})
 BEGINS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
 FORGETS_COORDINATES = frozenset({"change_source", "reset", "reset_all"})
+NAMED_MAX = 64
 GROUP_REPLICATION = "group_replication_"
 """Channels of this prefix follow the group, not a source."""
 
 FirstQueued = tuple[str, int, int, str]
+
+
+class NamedSource(NamedTuple):
+    """From ``ts`` on the source of that key is the server of that `server_uuid`, None not known."""
+
+    ts: int
+    key: str
+    server_uuid: str | None
 
 
 @dataclass(slots=True)
@@ -208,6 +217,7 @@ class Replica:
         recovery: What has happened since its data were restored from an image.
         applied_to: By channel; a channel of which records are missing is still there.
         keeps_commit_order: replica_preserve_commit_order, as of its last start.
+        named: As which server its channels' sources were named, and since when; the newest.
         at: Position of the last fleet event that does not depend on how the journal was cut.
     """
 
@@ -229,6 +239,7 @@ class Replica:
     recovery: RunningRecovery | None = None
     applied_to: dict[str, AppliedTo] = field(default_factory=dict)
     keeps_commit_order: bool = True
+    named: list[NamedSource] = field(default_factory=list)
     at: JournalPosition | None = None
     _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
 
@@ -242,6 +253,20 @@ class Replica:
             found = self.channels[name] = ReplicaChannel(name)
             self.gone.discard(name)
         return found
+
+    def name_source(self, channel: ReplicaChannel, ts: int) -> None:
+        """A record of `ts` says which server a channel's source is, beside its name."""
+        if channel.key is None or channel.source_instance is None:
+            return
+        last = next((one for one in reversed(self.named) if one.key == channel.key), None)
+        if last is None or last.server_uuid != channel.source_uuid:
+            found = NamedSource(ts, channel.key, channel.source_uuid)
+            self.named = [*self.named[1 - NAMED_MAX :], found]
+
+    def source_uuid(self, key: str, ts: int) -> str | None:
+        """Which server the source of a key was at `ts`, as its channels say; None not known."""
+        named = (one.server_uuid for one in reversed(self.named) if one.key == key and one.ts <= ts)
+        return next(named, None)
 
     def is_gone(self, said: Mapping[str, Any]) -> bool:
         """Whether a row only names a removed channel: info tables may still hold its rows."""

@@ -69,7 +69,7 @@ class ReplicaComparisons:
         timeline, replica = member.timeline, member.replica
         executed, purged = _set(body["gtid_executed"]), _set(body["gtid_purged"])
         listed = [values for values in body["channels"] if not replica.is_gone(values)]
-        channels = [self._channel_listed(member, values) for values in listed]
+        channels = [self._channel_listed(member, values, at.ts) for values in listed]
         sources = keys_of(channels)
         fallen = _set(body.get("gtid_executed_fallen"))
         timeline.row(executed, purged, body["logs_everything"], sources, at.ts, fallen=fallen)
@@ -121,7 +121,7 @@ class ReplicaComparisons:
                 Undecided(CLONE_STATUS_UNREAD),
             )
 
-    def _channel_listed(self, member: Member, values: dict[str, Any]) -> ReplicaChannel:
+    def _channel_listed(self, member: Member, values: dict[str, Any], ts: int) -> ReplicaChannel:
         channel = member.replica.channel(values["channel"])
         channel.is_listed = True
         if values["source_uuid"]:
@@ -130,6 +130,7 @@ class ReplicaComparisons:
         channel.source_server_id = values.get("source_server_id")
         channel.is_filtered = channel.is_filtered or bool(values["filtered"])
         channel.auto_position = bool(values["auto_position"])
+        member.replica.name_source(channel, ts)
         return channel
 
     def _compare_channel(

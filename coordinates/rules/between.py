@@ -179,6 +179,10 @@ SOURCE_UNKNOWN = reason("source_unknown", "the source of the channel is not know
 AMBIGUOUS = reason(
     "source_ambiguous", "another instance reports the same server_uuid as the source"
 )
+ANOTHER_SERVER = reason(
+    "source_is_another_server",
+    "{source} was observed as another server then, not as the channel's source {server_uuid}",
+)
 NOT_REACHED = reason("source_not_reached", "the source's journal is not known up to the row")
 CLOCK_UNKNOWN = reason(
     "clock_unknown",

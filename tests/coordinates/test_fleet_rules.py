@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tallystick.coordinates.audit.fleet import Edge
+from tallystick.coordinates.audit.fleet import Edge, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tests.support.fleet_journals import (
@@ -910,6 +910,57 @@ class TestServerUuidUnique:
         output = audit(twin, source, replica)
         assert names(output) == ["server_uuid_unique"]
         assert any("same server_uuid" in observation_text(o) for o in output.observations)
+
+
+class TestAnotherServerUnderTheName:
+    """A channel that names an instance, and the server_uuid of its source."""
+
+    @staticmethod
+    def _replica_of(server_uuid: str) -> FleetOutput:
+        """It has what the instance never logged, and lacks what that has purged."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        said = replica.says(
+            source,
+            f"{server_uuid}:7-9",
+            source_instance=source.name,
+            source_uuid=server_uuid,
+            read_source_log_file=source.file_name,
+            read_source_log_pos=end_of(9),
+        )
+        replica.receive(source, (7, f"{server_uuid}:7"), (9, f"{server_uuid}:9"))
+        replica.status(f"{server_uuid}:7-9", said)
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        return audit(source, replica)
+
+    def test_what_a_replica_of_another_server_says_is_undecided(self):
+        """A second observer shows the replica's source anew, a first one still what was before."""
+        output = self._replica_of(C)
+        assert names(output) == []
+        undecided = {o.reason for o in output.observations if o.is_undecided}
+        assert "source_is_another_server" in undecided
+        rules = {r for o in output.observations if o.is_undecided for r in o.rules}
+        assert {"no_errant_gtids", "purged_not_needed", "source_coordinate_valid"} <= rules
+
+    def test_a_replica_of_the_server_itself_is_judged(self):
+        """The same of the server that the instance is."""
+        found = set(names(self._replica_of(A)))
+        assert {"purged_not_needed", "source_coordinate_valid"} <= found
+
+    def test_the_name_counts_as_of_the_evidence(self):
+        """What was said of the server of before stays a contradiction, whatever comes next."""
+        source, replica = fleet_of_two()
+        said = replica.says(source, "", source_instance=source.name)
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        replica.status(f"{A}:1", said)
+        replica.status(f"{A}:1", {**said, "source_uuid": C})
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        output = audit(replica, source)
+        assert names(output) == ["purged_not_needed"]
+        replica.fleet_events = [
+            e for e in replica.fleet_events if e.body.get("collection_id") != "c1"
+        ]
+        assert names(audit(replica, source)) == []
 
 
 class TestServerIdUniqueInTopology:

@@ -40,6 +40,7 @@ from tests.support.second_observer import (
 )
 from tests.support.wrong_clocks import HOUR_US
 
+SECOND_US = 1_000_000
 REAL = sorted((Path(__file__).parents[1] / "real_journals").glob("*.jsonl"))
 SIMULATED = [0, 2, 4, 6, 8, 12, 1, 5]
 HISTORIES = [*(path.name for path in REAL), *SIMULATED]
@@ -136,6 +137,38 @@ def test_a_second_observer_with_another_clock_that_answers_late_brings_no_findin
         part = until(journal, end)
         blocks += answering_late(part, ahead_us) if name == replaced else [part]
     assert rules(audit_history(blocks)) == set()
+
+
+@pytest.mark.parametrize("seed", [4, 7, 18, 44])
+def test_servers_set_up_anew_while_those_of_before_are_still_observed_are_accused_of_nothing(seed):
+    """A second observer shows a whole new fleet; the first one ends some seconds later.
+
+    Meanwhile a replica of the one names a source that is still known as the server of the other.
+    """
+    rng = Random(seed)
+    topology = rng.choice(["pair", "chain", "star"])
+    begun, second = 1_700_000_000 * SECOND_US, rng.randrange(3, 6) * SECOND_US
+
+    def observed(fleet_seed: int, first: int, last: int) -> Journals:
+        scenario = Scenario(
+            seed=fleet_seed, topology=topology, duration_ms=12_000, writes_per_second=20.0
+        )
+        fleet = Fleet(scenario, start_ts=begun + first)
+        for number in range(1, 20):
+            ts = begun + number * SECOND_US
+            if ts > fleet.start_ts:
+                fleet.schedule(ts, None, Fleet.collect, f"c{number}", ts)
+        return fleet.advance(begun + last)
+
+    before = observed(seed, 0, 15 * SECOND_US)
+    after = observed(seed + 1000, second, 20 * SECOND_US)
+    blocks = []
+    for name, journal in before.items():
+        ended = begun + second + rng.choice([0, 200_000, 3 * SECOND_US, 8 * SECOND_US])
+        blocks += [until(journal, ended), replace(after[name], epoch=journal.epoch + 1)]
+    result = audit_history(blocks)
+    assert result.findings == []
+    assert "source_is_another_server" in reasons(result)
 
 
 @pytest.mark.parametrize("name", HEALTHY)
