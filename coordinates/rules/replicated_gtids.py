@@ -29,6 +29,8 @@ from tallystick.coordinates.rules.statements import (
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
@@ -64,6 +66,10 @@ PURGED_SHOWN_LATER = reason(
 PURGED_TAKEN_BACK = reason(
     "source_purged_taken_back",
     "the source's journal broke off before a row showed its gtid_purged",
+)
+SOURCE_LOG_ENDED = reason(
+    "source_log_ended",
+    "the binary log that the source had purged files of ended at about the time of the row",
 )
 PURGED_NOT_SHOWN = reason("source_purged_not_shown", "no row of the source shows its gtid_purged")
 
@@ -340,7 +346,8 @@ def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) ->
     undecided_when=(
         "the source is not observed, gtid_purged or the channel's retrieved set is not known,"
         " no row of the source comes before the replica's and what the next one shows goes"
-        " beyond the replica, or the channel does not use auto-positioning"
+        " beyond the replica, the source's binary log began anew about then, or the channel does"
+        " not use auto-positioning"
     ),
     sources=("WL#9211, note to F-2", "Flink CDC issue 1944", "MySQL manual: gtid_purged"),
     remedy=(
@@ -374,6 +381,8 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     if before is None or before.row_ts is None or before.purged is None:
         return _purged_by_next_row(source, ts, row.has)
     missing = before.purged - source.assigned - row.has
+    if missing and _ended(before, source.states.since(ts)):
+        return Undecided(SOURCE_LOG_ENDED)
     fresh = missing - against.memory.reported
     if not fresh:
         return against.nothing_new(missing)
@@ -388,6 +397,16 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
             has=row.has,
         ),
     )
+
+
+def _ended(before: Snapshot, since: Iterator[Snapshot]) -> bool:
+    """Whether the log of a state may not have been the source's any more when a row was read.
+
+    What had been purged of it was then needed by nobody. A log that begins anew has no name yet in
+    the state of when that is noticed.
+    """
+    after = next(since)
+    return after.lineage != before.lineage or (before.base_name is not None and not after.base_name)
 
 
 def _purged_by_next_row(source: InstanceTimeline, ts: int, has: GtidSet) -> Compared:

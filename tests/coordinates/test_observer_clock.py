@@ -239,6 +239,57 @@ def test_a_purge_is_held_against_what_was_read_after_it(took_us, is_found):
     assert names(audit_fleet(source, replica)) == ["purged_not_needed"] * is_found
 
 
+@pytest.mark.parametrize(
+    ("clocks", "ahead_us", "reset_us", "is_found"),
+    [
+        ("pq", 0, None, True),
+        ("pq", 0, -500_000, False),
+        ("pq", 0, 500_000, False),
+        ("pq", 0, 5 * SECOND_US, True),
+        ("pq", 3 * SECOND_US, -500_000, False),
+        ("pq", 3 * SECOND_US, -3_500_000, False),
+        ("pp", 0, None, True),
+        ("pp", 0, -500_000, False),
+        ("pp", 0, 500_000, False),
+        ("pp", 0, 5 * SECOND_US, True),
+    ],
+)
+def test_what_was_purged_of_a_log_that_has_ended_is_not_needed(
+    clocks, ahead_us, reset_us, is_found
+):
+    """A replica that was emptied with its source may have been read after that.
+
+    By another clock, or because it is noticed later that a log began anew.
+    """
+    source, replica = pair_of(*clocks)
+
+    def pass_time(elapsed_us: int) -> None:
+        source.clock.advance(elapsed_us)
+        source.time()
+
+    def answers() -> None:
+        answer(source, f"{A}:1-3", purged=f"{A}:1-2")
+        answer(replica, f"{A}:1-3", replica.says(source), ahead_us=ahead_us)
+
+    answers()
+    pass_time(10 * SECOND_US)
+    answers()
+    pass_time(10 * SECOND_US)
+    if reset_us is not None and reset_us < 0:
+        source.reset()
+        pass_time(-reset_us)
+    answer(replica, "", replica.says(source), ahead_us=ahead_us)
+    if reset_us is not None and reset_us > 0:
+        source.clock.advance(reset_us)
+        if reset_us > SECOND_US:
+            source.time()
+        source.reset()
+    pass_time(10 * SECOND_US)
+    answer(source, f"{A}:1-3", purged=f"{A}:1-2")
+    found = [name for name in names(audit_fleet(source, replica)) if name == "purged_not_needed"]
+    assert len(found) == is_found
+
+
 def test_an_observer_has_its_part_of_a_journal():
     """Times of its clock are later than the last one before it, and known before it ends."""
     found = clock()
