@@ -86,11 +86,12 @@ test-fast: $(STAMP)
 # name its mark. tests/conftest.py refuses a test that would be overlooked.
 naming = $(shell grep -rl '$(1)' tests --include='test_*.py' | sort)
 
-# What starts servers runs in two processes, each with servers of its own: their tests wait a lot.
+# One process: a second one would start a second JVM for two of the four tests.
 test-spark: preflight
-	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "spark and not broker and not mysqld" \
+	$(PY) -m pytest -q $(SLOWEST) -m "spark and not broker and not mysqld" \
 		$(call naming,spark)
 
+# What starts servers runs in two processes, each with servers of its own: their tests wait a lot.
 test-kafka: preflight
 	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "broker and not mysqld" \
 		$(call naming,broker)
