@@ -8,7 +8,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
-NAMES = ("pipeline", "expectations", "audit", "campaign", "codec", "gtid_sets", "tail", "report")
+NAMES = (
+    "pipeline", "growth", "expectations", "audit", "campaign", "codec", "gtid_sets", "tail",
+    "report",
+)  # fmt: skip
 """What the product is about first, its parts after it."""
 
 

@@ -207,8 +207,9 @@ def run_bare(kind: str, servers: str, topic: str) -> None:
     """A bare consumer, in this process."""
     begun = time.perf_counter()
     events, findings = BARE[kind](servers, topic)
-    seconds = time.perf_counter() - begun
-    print(json.dumps({"events": events, "findings": findings, "rate": events / seconds}))
+    seconds, cpu = time.perf_counter() - begun, time.process_time()
+    result = {"events": events, "findings": findings, "rate": events / seconds}
+    print(json.dumps({**result, "cpu_us": cpu / events * 1e6}))
 
 
 def run_auditor(servers: str, directory: str, topics: str, available_now: bool) -> None:
@@ -224,9 +225,11 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
         nonlocal done
         if metrics["micro_batches"] != done:
             done = metrics["micro_batches"]
-            for name, megabytes in memory_mb().items():
+            resident, seconds = used()
+            for name, megabytes in resident.items():
                 peak[name] = max(peak.get(name, 0), megabytes)
-            print(json.dumps({"at": time.perf_counter(), **metrics}), flush=True)
+            line = {"at": time.perf_counter(), "cpu_s": seconds, **metrics}
+            print(json.dumps(line), flush=True)
 
     stop = threading.Event()
     with stopping_on_signals(stop):
@@ -252,8 +255,12 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
     print(json.dumps({"metrics": metrics, "peak_mb": peak, "checkpoint_bytes": state}), flush=True)
 
 
-def memory_mb() -> dict[str, int]:
-    """Resident memory of this process, its JVM and the largest Python worker."""
+def used() -> tuple[dict[str, int], dict[str, float]]:
+    """Megabytes and processor seconds of this process, its JVM and its Python workers.
+
+    Returns:
+        Resident memory, of the largest worker; processor seconds, of the workers together.
+    """
     parents: dict[int, int] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -264,6 +271,7 @@ def memory_mb() -> dict[str, int]:
             except OSError:
                 continue
     found: dict[str, int] = {}
+    seconds: dict[str, float] = {}
     for pid in parents:
         ancestor = pid
         while ancestor not in {os.getpid(), 0, 1}:
@@ -273,12 +281,15 @@ def memory_mb() -> dict[str, int]:
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
             status = Path(f"/proc/{pid}/status").read_text()
+            user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         except OSError:
             continue
         name = "driver" if pid == os.getpid() else "jvm" if b"java" in command else "worker"
         resident = next((x for x in status.splitlines() if x.startswith("VmRSS")), "VmRSS: 0 kB")
         found[name] = max(found.get(name, 0), int(resident.split()[1]) // 1024)
-    return found
+        ticks = int(user) + int(system)
+        seconds[name] = seconds.get(name, 0.0) + ticks / os.sysconf("SC_CLK_TCK")
+    return found, seconds
 
 
 def measure_auditor(servers: str, directory: Path, topics: dict[str, str]) -> dict[str, Any]:
@@ -293,8 +304,11 @@ def measure_auditor(servers: str, directory: Path, topics: dict[str, str]) -> di
     if len(batches) < 3:
         raise SystemExit(f"{len(batches)} micro-batches have no steady rate: use more --events")
     first, last = batches[1], batches[-1]
-    rate = (last["records"] - first["records"]) / (last["at"] - first["at"])
-    return {"rate": rate, "batches": len(batches), **lines[-1]}
+    records = last["records"] - first["records"]
+    rate = records / (last["at"] - first["at"])
+    cpu = {name: last["cpu_s"][name] - first["cpu_s"].get(name, 0.0) for name in last["cpu_s"]}
+    per_record = {name: seconds / records * 1e6 for name, seconds in cpu.items()}
+    return {"rate": rate, "batches": len(batches), "cpu_us": per_record, **lines[-1]}
 
 
 def measure_bare(kind: str, servers: str, topic: str) -> dict[str, Any]:
