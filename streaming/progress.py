@@ -7,7 +7,8 @@ import json
 import threading
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql.streaming.listener import StreamingQueryListener
+from pyspark import SparkContext
+from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQueryListener
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -101,6 +102,18 @@ class Metrics:
                 self._report(self.snapshot())
 
 
+class _ByJson(JStreamingQueryListener):
+    """Takes a progress event as JSON, in one call of the JVM.
+
+    pyspark reads each of its maps and lists until the JVM raises, and asks for the class of each of
+    these exceptions, name by name, in all jars: a quarter of a processor second a micro-batch.
+    """
+
+    def onQueryProgress(self, jevent: Any) -> None:  # noqa: N802
+        """Hand on one event; of the kind that this listener alone has."""
+        self.pylistener.progressed(json.loads(jevent.progress().json()))  # type: ignore[attr-defined]
+
+
 class ProgressListener(StreamingQueryListener):
     """Turns Spark's progress events into metrics.
 
@@ -123,21 +136,35 @@ class ProgressListener(StreamingQueryListener):
         self._collector_name = collector_name
         self._auditor_id = ""
 
+    @property
+    def _jlistener(self) -> Any:
+        """What pyspark registers with the JVM, and asks for again to take it away."""
+        if not hasattr(self, "_jlistenerobj"):
+            jvm: Any = SparkContext._jvm  # noqa: SLF001
+            self._jlistenerobj = jvm.PythonStreamingQueryListenerWrapper(_ByJson(self))
+        return self._jlistenerobj
+
     def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802  Spark's names
         """Later events name the query by its id alone."""
         if event.name == self._auditor_name:
             self._auditor_id = str(event.id)
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802
-        """Count one micro-batch."""
+        """Never called: see ``progressed``."""
+
+    def progressed(self, progress: Mapping[str, Any]) -> None:
+        """Count one micro-batch.
+
+        Args:
+            progress: Spark's report of it, as its JSON has it.
+        """
         with contextlib.suppress(Exception):
-            progress = event.progress
-            if progress.name == self._collector_name:
-                self._metrics.count(collections_requested=progress.numInputRows)
-            elif progress.name == self._auditor_name:
+            if progress["name"] == self._collector_name:
+                self._metrics.count(collections_requested=progress["numInputRows"])
+            elif progress["name"] == self._auditor_name:
                 self._metrics.set(**auditor_gauges(progress, self._journal_topic))
                 lag = lag_blocks(progress, self._journal_topic)
-                seconds = float(progress.batchDuration) / 1000
+                seconds = float(progress["batchDuration"]) / 1000
                 self._metrics.notify(lambda watcher: watcher.progressed(lag, seconds))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802
@@ -149,43 +176,33 @@ class ProgressListener(StreamingQueryListener):
         """Nothing to count."""
 
 
-def auditor_gauges(progress: Any, journal_topic: str) -> dict[str, float]:
+def auditor_gauges(progress: Mapping[str, Any], journal_topic: str) -> dict[str, float]:
     """Gauges of one progress report of the auditor query."""
-    gauges: dict[str, float] = {"micro_batch_ms": float(progress.batchDuration)}
-    for operator in progress.stateOperators:
-        gauges["state_instances"] = float(operator.numRowsTotal)
-        gauges["state_memory_bytes"] = float(operator.memoryUsedBytes)
-    for source in progress.sources:
+    gauges: dict[str, float] = {"micro_batch_ms": float(progress["batchDuration"])}
+    for operator in progress["stateOperators"]:
+        gauges["state_memory_bytes"] = float(operator["memoryUsedBytes"])
+    for source in progress["sources"]:
         # The query commits no offsets to Kafka, so this is the only report of the lag.
-        is_journal = journal_topic in json.loads(source.endOffset or "{}")
-        if is_journal and "maxOffsetsBehindLatest" in source.metrics:
-            behind_max = float(source.metrics["maxOffsetsBehindLatest"])
-            gauges["lag_blocks_max"] = behind_max
-            partitions = len(_end_offsets(source))
-            average = float(source.metrics["avgOffsetsBehindLatest"])
-            gauges["lag_blocks_sum"] = round(average * partitions)
+        partitions = _offsets(source, "endOffset").get(journal_topic)
+        metrics = source.get("metrics", {})
+        if partitions is not None and "maxOffsetsBehindLatest" in metrics:
+            gauges["lag_blocks_max"] = float(metrics["maxOffsetsBehindLatest"])
+            average = float(metrics["avgOffsetsBehindLatest"])
+            gauges["lag_blocks_sum"] = round(average * len(partitions))
     return gauges
 
 
-def lag_blocks(progress: Any, journal_topic: str) -> dict[int, int] | None:
+def lag_blocks(progress: Mapping[str, Any], journal_topic: str) -> dict[int, int] | None:
     """Blocks of the journal topic that are not read yet, by partition; None: not reported."""
-    for source in progress.sources:
-        ends = _offsets(source.endOffset).get(journal_topic)
-        latest = _offsets(source.latestOffset).get(journal_topic)
+    for source in progress["sources"]:
+        ends = _offsets(source, "endOffset").get(journal_topic)
+        latest = _offsets(source, "latestOffset").get(journal_topic)
         if ends is not None and latest is not None:
             return {int(p): max(0, offset - ends.get(p, 0)) for p, offset in latest.items()}
     return None
 
 
-def _offsets(text: str | None) -> dict[str, dict[str, int]]:
-    """Offsets by topic and partition; none of a source that reports none (Spark: ``None``)."""
-    try:
-        offsets: dict[str, dict[str, int]] | None = json.loads(text or "null")
-    except ValueError:
-        return {}
-    return offsets or {}
-
-
-def _end_offsets(source: Any) -> dict[str, Any]:
-    offsets: dict[str, dict[str, Any]] = json.loads(source.endOffset)
-    return {f"{t}-{p}": o for t, partitions in offsets.items() for p, o in partitions.items()}
+def _offsets(source: Mapping[str, Any], name: str) -> dict[str, dict[str, int]]:
+    """Offsets by topic and partition; none of a source that reports none, or is not Kafka."""
+    offsets = source.get(name)
+    return offsets if isinstance(offsets, dict) else {}
