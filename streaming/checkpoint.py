@@ -26,7 +26,7 @@ from tallystick.streaming.spark_checksums import compare_spark_files
 if TYPE_CHECKING:
     from types import TracebackType
 
-LAYOUT_VERSION = 3
+LAYOUT_VERSION = 4
 TO_FIX = "To fix: tallystick rebuild"
 """What is damaged here is made anew from the journal."""
 _REBUILT = "rebuilt"

@@ -578,7 +578,8 @@ class FleetStep:
     def _save(self, batch_id: int) -> None:
         state = self._state()
         self._checkpoint.save_state(batch_id, state)
-        self._metrics.set(fleet_state_bytes=len(state))
+        instances = len(self._fleet.reader.members)
+        self._metrics.set(fleet_state_bytes=len(state), state_instances=instances)
         self._lost = []
         self._done_batch_id = batch_id
 

@@ -11,11 +11,15 @@ import contextlib
 import signal
 import threading
 import time
+from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
 from tallystick.coordinates.values.errors import AuditError
 from tallystick.coordinates.values.topics import (
@@ -27,7 +31,8 @@ from tallystick.coordinates.values.topics import (
     INCIDENTS_TOPIC,
     JOURNAL_TOPIC,
 )
-from tallystick.streaming.auditor import audit_blocks, resumed
+from tallystick.streaming.audit_log import AuditLog
+from tallystick.streaming.auditor import BlockAuditor, audit_blocks, entry_of
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import QUERY_NAME as COLLECTOR_QUERY
 from tallystick.streaming.collector import start_collector
@@ -37,7 +42,7 @@ from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics, ProgressListener
 from tallystick.streaming.restarts import LastingQuery, Outages
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import STATE_FIELD, STATE_NAME
+from tallystick.streaming.schema import BUCKET, LOG_NAMES
 from tallystick.streaming.session import (
     SessionSettings,
     jvm_end,
@@ -59,6 +64,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.instance import AuditOutput
+    from tallystick.streaming.audit_log import Entry
     from tallystick.streaming.fleet import AlertTaker, ValidatorAnswer
     from tallystick.streaming.watch import Watcher
 
@@ -319,6 +325,7 @@ class AuditJob:
             topic=self._settings.journal_topic,
             max_blocks_per_trigger=self._settings.max_blocks_per_trigger,
         )
+        listed = frozenset(self._settings.instances)
         requests = read_requests(
             self._spark,
             self._settings.bootstrap_servers,
@@ -328,11 +335,7 @@ class AuditJob:
             max_messages_per_trigger=self._settings.max_blocks_per_trigger,
         )
         writer = (
-            audit_blocks(
-                blocks,
-                disabled=self._settings.disabled,
-                listed=frozenset(self._settings.instances) or None,
-            )
+            audit_blocks(blocks, BlockAuditor(self._settings.disabled, listed or None))
             .unionByName(requests)
             .writeStream.queryName(AUDITOR_QUERY)
             .foreachBatch(self._step)
@@ -344,18 +347,20 @@ class AuditJob:
 
     def _finish_instances(self) -> list[AuditOutput]:
         """What each instance's audit decides when its journal ends here."""
-        states = (
-            self._spark.read.format("statestore")
-            .option("stateVarName", STATE_NAME)
+        state = self._spark.read.format("statestore")
+        segments = [
+            state.option("stateVarName", name)
             .load(str(self._checkpoint.auditor))
-            .select("key.instance_id", f"list_element.{STATE_FIELD}")
-            .orderBy("instance_id")
-        )
-        outputs: list[AuditOutput] = []
-        for instance_id, saved in states.collect():
-            audit, begun = resumed(bytes(saved), instance_id, self._settings.disabled)
-            outputs += (begun, audit.finish_or_refuse())
-        return outputs
+            .select(f"key.{BUCKET}", F.lit(number).alias("segment"), "list_element.*")
+            for number, name in enumerate(LOG_NAMES)
+        ]
+        logs: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
+        for bucket, segment, *row in reduce(DataFrame.union, segments).collect():
+            logs[bucket].append((segment, entry_of(row)))
+        outputs: dict[str, list[AuditOutput]] = {}
+        for entries in logs.values():
+            outputs |= AuditLog(self._settings.disabled, entries).finish()
+        return [output for name in sorted(outputs) for output in outputs[name]]
 
     @contextlib.contextmanager
     def _one_sentence(self) -> Iterator[None]:

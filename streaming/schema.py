@@ -49,11 +49,26 @@ DEAD_LETTER_BYTES_MAX = 900_000
 """What is kept of a message that cannot be read: its key, its headers as a whole, its value.
 Together they fit into a message of the size that brokers and producers take as installed."""
 
-STATE_NAME = "audit"
-STATE_FIELD = "audit"
-AUDIT_STATE = StructType([StructField(STATE_FIELD, BinaryType())])
-"""The whole state of one instance, as ``InstanceAudit.to_bytes`` returns it: one value, so that it
-is read once and written once for each key and micro-batch."""
+BUCKET = "bucket"
+VERSION_NAME = "version"
+LOG_VERSION = StructType(
+    [StructField("next_number", LongType()), StructField("token", StringType())]
+)
+"""Of a bucket: the number of the next entry of its log, and a text that is another after each step,
+by which whoever holds its audits knows whether they are the newest."""
+SEGMENTS = 8
+LOG_NAMES = tuple(f"log_{number}" for number in range(SEGMENTS))
+LOG_ENTRY = StructType(
+    [
+        StructField("number", LongType()),
+        StructField("kind", StringType()),
+        StructField("names", StringType()),
+        StructField("data", BinaryType()),
+        StructField("check", LongType()),
+    ]
+)
+"""An entry of the log that a bucket's audits are made from (``audit_log.Entry``), in the list state
+of its segment."""
 
 RESULT = "result"
 DEAD_LETTER = "dead_letter"

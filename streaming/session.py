@@ -69,8 +69,8 @@ class SessionSettings:
         jars: Jars of Spark's Kafka source; empty when no query reads Kafka.
         log_file: Where the output of the JVM and of its Python workers go.
         master: Spark's master URL.
-        shuffle_partitions: How many parts the instances are spread over. The checkpoint of the
-            auditor query fixes it at its first run.
+        shuffle_partitions: How many parts the instances are spread over, each audited by one Python
+            worker at a time. The checkpoint of the auditor query fixes it at its first run.
         memory: Heap of the driver, which in local mode is all of Spark.
         app_name: Name of the application in Spark's own views.
         java_options: More options of the driver's JVM.
@@ -80,7 +80,7 @@ class SessionSettings:
     jars: Sequence[Path]
     log_file: Path
     master: str = "local[2]"
-    shuffle_partitions: int = 2
+    shuffle_partitions: int = 1
     memory: str = "2g"
     app_name: str = "tallystick"
     java_options: Sequence[str] = ()
@@ -129,6 +129,8 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # Counting rows reads a list as a whole for each entry that is appended to it.
+        "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
         # A micro-batch without rows would change nothing: the auditor has no timers.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # A stop waits this long for a query's thread; unlimited is Spark's default.

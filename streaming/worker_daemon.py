@@ -16,11 +16,13 @@ from pyspark.sql.pandas import serializers  # noqa: F401
 from pyspark.sql.streaming import stateful_processor_api_client  # noqa: F401
 
 from tallystick.coordinates.audit.fleet_events import encode_fleet_events
-from tallystick.streaming.auditor import audit_rows
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.streaming import auditor  # noqa: F401
 
 if __name__ == "__main__":
     # The codecs of state and fleet events are compiled at their first use.
-    encode_fleet_events(audit_rows(None, "", [])[1].fleet_events)
+    encode_fleet_events([])
+    InstanceAudit.from_bytes(InstanceAudit("").to_bytes())
     # Spark's loop collects garbage after every task. What was imported is no garbage: without this,
     # each task walked all of it, and copied its pages into the fork.
     gc.freeze()

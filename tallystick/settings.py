@@ -136,7 +136,7 @@ class Settings(BaseSettings):
     spark_partitions: Annotated[
         int,
         Field(ge=1, le=10_000, description="parts of the audit's state; fixed by the first run"),
-    ] = 2
+    ] = 1
     serve_token_file: Annotated[
         Path | None,
         Field(description="file with the token of the live page, for any address but loopback"),

@@ -88,7 +88,7 @@ FAMILIES = (
     Family("is_waiting", "gauge", "1 while the job waits for the broker"),
     Family("micro_batch_duration_seconds", "histogram", "what a micro-batch took",
            buckets=DURATION_BUCKETS),
-    Family("state_instances", "gauge", "instances with a saved state"),
+    Family("state_instances", "gauge", "instances that the fleet's state knows"),
     Family("state_memory_bytes", "gauge", "memory of the state store, as Spark reports it"),
     Family("fleet_state_bytes", "gauge", "the fleet's saved state"),
     Family("folded_series", "gauge",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from streaming_journals import history
@@ -18,7 +19,8 @@ from tallystick.coordinates.events.journal import BlockBuilder, RecordType, cut_
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.producers.simulator.assemble import simulate
-from tallystick.streaming.auditor import BlockRow, audit_rows
+from tallystick.streaming.instance_step import BlockRow
+from tests.support.audit_steps import State, audit_rows
 
 BLOCK = history("a", 4, broken=frozenset({1, 3}))
 
@@ -223,7 +225,24 @@ def test_a_value_that_was_cut_is_not_decoded():
     assert f"{BLOCK_BYTES_MAX + 1} bytes: expected at most {BLOCK_BYTES_MAX}" in letter.reason
 
 
-@pytest.mark.parametrize("change", [lambda state: state[:-1], lambda state: b"?" + state[1:]])
+def with_newest(state: State, **changed: Any) -> State:
+    """A log whose newest entry has other columns."""
+    *before, (segment, entry) = state.entries
+    return state._replace(entries=(*before, (segment, entry._replace(**changed))))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state._replace(entries=state.entries[:-1]),
+        lambda state: with_newest(state, data=state.entries[-1][1].data[:-1]),
+        lambda state: with_newest(state, data=b"?" + state.entries[-1][1].data[1:]),
+        lambda state: with_newest(state, data=b""),
+        lambda state: with_newest(state, names='["b"]'),
+        lambda state: with_newest(state, number=7),
+        lambda state: with_newest(state, kind="audit"),
+    ],
+)
 def test_a_state_that_cannot_be_read_begins_anew(change):
     """The rows go on as after a gap, nothing is found, and the next state can be read."""
     rows = rows_of(BLOCK, 50)
@@ -232,7 +251,7 @@ def test_a_state_that_cannot_be_read_begins_anew(change):
     assert [] == result.findings
     [reported] = [o for o in result.observations if o.code is ObservationCode.STATE_UNREADABLE]
     assert reported.is_undecided
-    assert "instance 'a'" in observation_text(reported)
+    assert "the log of states" in observation_text(reported)
     assert FleetEventKind.BEGUN_ANEW is result.fleet_events[0].kind
     assert {Verdict.UNDECIDED} == {cut.verdict for cut in result.cuts}
     _, result = audit_rows(state, "a", rows[-1:])

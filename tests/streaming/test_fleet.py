@@ -26,14 +26,16 @@ from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.state_codec import encode
 from tallystick.streaming import delta_table, membership, table_reader, table_sink, tables
 from tallystick.streaming.answers import SILENT
-from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
+from tallystick.streaming.auditor import rows_of_result
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.instance_step import BlockRow, DeadLetter, KeyResult
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, DEAD_LETTER, NOT_LISTED, REQUEST
 from tallystick.streaming.table_sink import TableSink
+from tests.support.audit_steps import audit_rows
 from tests.support.results import finding
 
 INSTANCES = ("a", "b")
@@ -52,7 +54,7 @@ def micro_batches(count: int) -> list[pa.Table]:
         for name in reversed(INSTANCES):
             row = BlockRow(encode_block(pieces[name][i]), None, 0, i)
             states[name], result = audit_rows(states[name], name, [row])
-            rows += _frame(name, result).to_dict("records")
+            rows += rows_of_result(name, result)
         tables.append(pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS))
     return tables
 
@@ -424,8 +426,8 @@ def test_a_message_without_a_key_is_told(tmp_path):
     """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
     row = BlockRow(b"x", [("h", b"v")], 3, 14)
     letters = [DeadLetter(row, "a message without a key")]
-    frame = _frame("", KeyResult(is_known=False, dead_letters=letters))
-    table = pa.Table.from_pylist(frame.to_dict("records"), schema=ARROW_AUDIT_ROWS)
+    rows = rows_of_result("", KeyResult(is_known=False, dead_letters=letters))
+    table = pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS)
     recorder = Recorder()
     step(tmp_path, recorder).absorb(table, 0, NOW_US)
     [letter] = recorder.dead_letters

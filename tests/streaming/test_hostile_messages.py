@@ -30,8 +30,9 @@ from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.observations import REFUSALS
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.producers.simulator.assemble import simulate
-from tallystick.streaming.auditor import BlockRow, KeyResult, audit_rows
+from tallystick.streaming.instance_step import BlockRow, KeyResult
 from tallystick.streaming.schema import decode_document
+from tests.support.audit_steps import audit_rows
 
 SEAL_BYTES = 8
 SEEDS = (0, 4, 12, 26)

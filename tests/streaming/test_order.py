@@ -16,7 +16,8 @@ from tallystick.coordinates.events.block_codec import block_headers, encode_bloc
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import Finding, Observation
 from tallystick.coordinates.rules.observations import NOT_ANSWERED
-from tallystick.streaming.auditor import BlockRow, audit_rows, resumed
+from tallystick.streaming.instance_step import BlockRow
+from tests.support.audit_steps import State, audit_rows, ends_of
 from tests.support.orders import STORED, Journals, journals_of
 
 SEEDS = (0, 4, 63, 167, 201)
@@ -39,7 +40,7 @@ def streamed(journals: Journals, size: int, random: Random) -> list[Any]:
         ]
         for name, blocks in journals.items()
     }
-    states: dict[str, bytes | None] = dict.fromkeys(rows)
+    states: dict[str, State | None] = dict.fromkeys(rows)
     fleet = FleetAudit()
     findings: list[Finding] = []
     observations: list[Observation] = []
@@ -57,7 +58,7 @@ def streamed(journals: Journals, size: int, random: Random) -> list[Any]:
         findings += output.findings
         observations += output.observations
         fleet = FleetAudit.from_bytes(fleet.to_bytes())
-    ends = [resumed(state, name, frozenset())[0].finish() for name, state in states.items()]
+    ends = [end for state in states.values() if state for end in ends_of(state)]
     last = fleet.absorb([event for end in ends for event in end.fleet_events]), fleet.finish()
     for output in (*ends, *last):
         findings += output.findings

@@ -36,7 +36,7 @@ from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import finding_document, observation_text
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.simulator.assemble import simulate
-from tallystick.streaming import table_reader
+from tallystick.streaming import auditor, table_reader
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import start_collector
@@ -45,7 +45,7 @@ from tallystick.streaming.progress import Metrics
 from tallystick.streaming.restarts import drain
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.runner import AuditJob, JobSettings
-from tallystick.streaming.schema import AUDIT_ROWS, BLOCK_ROWS
+from tallystick.streaming.schema import BLOCK_ROWS, SEGMENTS
 from tallystick.streaming.table_sink import TableSink
 from tests.support.wrong_clocks import WRONG_CLOCKS, whole_journals
 
@@ -250,16 +250,19 @@ def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
     """Of instances and the fleet: reported and counted, no finding, and the job goes on."""
 
     class Damaging(BlockAuditor):
-        """Leaves states that nobody can read."""
+        """Leaves states that nobody can read, and nobody who holds them."""
 
         def handleInputRows(self, key, rows, timerValues):  # noqa: N802, N803
             yield from super().handleInputRows(key, rows, timerValues)
-            self._state.put([(b"?",)])
+            entries = list(self._store.read())
+            for segment in range(SEGMENTS):
+                self._store.clear(segment)
+            for segment, entry in entries:
+                self._store.append(segment, [entry._replace(data=b"?")])
+            auditor._held._logs.clear()
 
     def audit_and_damage(blocks):
-        return blocks.groupBy("instance_id").transformWithStateInPandas(
-            Damaging(), outputStructType=AUDIT_ROWS, outputMode="Append", timeMode="None"
-        )
+        return audit_blocks(blocks, processor=Damaging())
 
     count = -(-max(map(len, BLOCKS)) // 61)
     write_blocks(tmp_path / "blocks", 61, range(1))

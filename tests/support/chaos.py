@@ -172,7 +172,7 @@ def _disturb(job: Job, producers: list[Producer], rng: Random, is_lossy: bool) -
             number = len(job.disk.plans)
             plan = job.plan()
             if is_lossy and number and rng.random() < 0.05:
-                names = [n for n in job.disk.states[number - 1] if n != CANARY]
+                names = job.known(number - 1)
                 plan.damage = (rng.choice(["fleet", *names]), rng.randrange(2**31))
             job.run(plan)
     job.topic.release()

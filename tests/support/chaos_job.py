@@ -1,17 +1,19 @@
 """The steps of the streaming job in memory, killed at any of them and started again.
 
-``audit_rows``, ``FleetStep`` and its checkpoint location are the real ones; tables and published
+``AuditLog``, ``FleetStep`` and its checkpoint location are the real ones; tables and published
 results are lists, with the promises of Delta Lake and Kafka.
 """
 
 from __future__ import annotations
 
+import json
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import pyarrow as pa
 
@@ -21,15 +23,18 @@ from tallystick.coordinates.results import (
     SubjectCheck,
     Verdict,
 )
-from tallystick.streaming.auditor import BlockRow, DeadLetter, KeyResult, _frame, audit_rows
-from tallystick.streaming.auditor import resumed as audit_resumed
+from tallystick.streaming import audit_log
+from tallystick.streaming.audit_log import AuditLog
+from tallystick.streaming.auditor import rows_of_result
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.instance_step import BlockRow, DeadLetter, KeyResult
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.schema import AUDIT_ROWS
 from tallystick.streaming.table_sink import END_BATCH
-from tests.support.chaos_journal import PARTITIONS, CrashError, Crashes, Topic, flipped_bit
+from tests.support.audit_steps import MemoryStore, State, ends_of
+from tests.support.chaos_journal import CANARY, PARTITIONS, CrashError, Crashes, Topic, flipped_bit
 
 NOW_US = 1_800_000_000_000_000
 NEVER = Deadline(10**15, 10**6, None, 10**15)
@@ -58,7 +63,8 @@ class Disk:
 
     directory: Path
     plans: list[Plan] = field(default_factory=list)
-    states: dict[int, dict[str, bytes]] = field(default_factory=lambda: {-1: {}})
+    logs: dict[int, dict[bool, State]] = field(default_factory=lambda: {-1: {}})
+    """After each micro-batch, by bucket: the canary has its own, so that it is never lost."""
     committed: int = -1
     end_damage: int | None = None
     damaged: set[int] = field(default_factory=set)
@@ -146,6 +152,7 @@ class Job:
         self._start()
 
     def _start(self) -> None:
+        self._held: dict[bool, AuditLog] = {}
         self._fleet = FleetStep(
             checkpoint=CheckpointLocation(self.disk.directory, Layout(2, "t")),
             tables=Tables(self.disk, self._crashes),
@@ -178,7 +185,6 @@ class Job:
         if plan.damage is not None and number not in self.disk.damaged:
             self.disk.damaged.add(number)
             self._damage(number, *plan.damage)
-        before = self.disk.states[number - 1]
         rows: dict[str, list[BlockRow]] = defaultdict(list)
         for partition, (first, end) in enumerate(plan.ranges):
             for offset in range(first, end):
@@ -186,36 +192,53 @@ class Job:
                 try:
                     key = message.key.decode()
                 except UnicodeDecodeError:
-                    key = ""  # as Spark groups them
+                    key = ""
                 rows[key].append(BlockRow(message.value, message.headers, partition, offset))
-        after, frames = dict(before), []
-        for key in sorted(rows):
-            if not key:  # nobody's
-                letters = [DeadLetter(row, "no instance") for row in rows[key]]
-                frames += _frame(key, KeyResult(dead_letters=letters)).to_dict("records")
-                continue
-            state, result = audit_rows(before.get(key), key, rows[key])
-            if state is not None:
-                after[key] = state
-            frames += _frame(key, result).to_dict("records")
-            self._crashes.at("judged")
-        self.disk.states = {number - 1: before, number: after}
+        frames = []
+        # Nobody's, as Spark groups them.
+        letters = [DeadLetter(row, "no instance") for row in rows.pop("", ())]
+        frames += rows_of_result("", KeyResult(is_known=False, dead_letters=letters))
+        before, after = self.disk.logs[number - 1], {}
+        held, self._held = self._held, {}
+        for bucket in (False, True):
+            state = before.get(bucket) or State(0, ())
+            log, store = held.get(bucket), MemoryStore(state.entries)
+            if log is None or number % 5 == 0:  # or another process has the task
+                log = state.log()
+            of_bucket = {key: rows[key] for key in sorted(rows) if (key == CANARY) is bucket}
+            with patch.object(audit_log, "SEGMENT_COST_MIN", 3 * audit_log.ROW_COST):
+                results = log.step(of_bucket, store)
+            held[bucket], after[bucket] = log, State(log.next_number, tuple(store.read()))
+            for key, result in results.items():
+                frames += rows_of_result(key, result)
+                self._crashes.at("judged")
+        self.disk.logs = {number - 1: before, number: after}
         self._crashes.at("states written")
         table = pa.Table.from_pylist(frames, schema=_arrow_rows())
         self._fleet.absorb(table, number, plan.now_us)
         self._crashes.at("fleet state written")
-        self.disk.committed = number
+        self.disk.committed, self._held = number, held
         self._crashes.at("committed")
+
+    def known(self, number: int) -> list[str]:
+        """The instances that have a state after a micro-batch, the canary left out."""
+        state = self.disk.logs[number].get(False) or State(0, ())
+        return sorted({name for _, entry in state.entries for name in json.loads(entry.names)})
 
     def _damage(self, number: int, what: str, seed: int) -> None:
         rng = Random(seed)
-        states = self.disk.states[number - 1]
+        states = self.disk.logs[number - 1]
         if what == "fleet":
             path = CheckpointLocation(self.disk.directory, Layout(2, "t")).state_file(number - 1)
             path.write_bytes(flipped_bit(path.read_bytes(), rng))
-            self._start()
-        elif what in states:
-            states[what] = flipped_bit(states[what], rng)
+        elif state := states.get(False):
+            entries = list(state.entries)
+            named = [at for at, (_, entry) in enumerate(entries) if what in json.loads(entry.names)]
+            for at in named[-1:]:
+                segment, entry = entries[at]
+                entries[at] = segment, entry._replace(data=flipped_bit(entry.data, rng))
+            states[False] = state._replace(entries=tuple(entries))
+        self._start()
 
     def finish(self, damage: int | None = None) -> None:
         """The history ends; the fleet's state may be damaged just before."""
@@ -224,10 +247,8 @@ class Job:
             self._damage(self.disk.committed + 1, "fleet", damage)
         while True:
             try:
-                outputs = []
-                for name, state in sorted(self.disk.states[self.disk.committed].items()):
-                    audit, begun = audit_resumed(state, name, frozenset())
-                    outputs += [begun, audit.finish()]
+                states = self.disk.logs[self.disk.committed].values()
+                outputs = [output for state in states for output in ends_of(state)]
                 self._fleet.finish(outputs)
                 return
             except CrashError:

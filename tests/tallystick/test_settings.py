@@ -21,7 +21,7 @@ def test_each_source_goes_over_the_next(monkeypatch):
     monkeypatch.setenv("TALLYSTICK_SPARK_MEMORY", "4g")
     loaded = load({"keep_runs": 7, "spark_partitions": None})
     found = loaded.settings
-    assert (7, "4g", "kafka-python", 2) == (
+    assert (7, "4g", "kafka-python", 1) == (
         found.keep_runs,
         found.spark_memory,
         found.client,

@@ -1,0 +1,205 @@
+"""The messages of one instance in one micro-batch: read in journal order, and absorbed.
+
+All reasoning is in the core. What cannot be read, or raises, is kept aside with its reason.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tallystick.coordinates.audit.fleet_events import FleetEvent, encode_fleet_events
+from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
+from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, decode_block
+from tallystick.coordinates.events.journal import concatenate
+from tallystick.coordinates.values.errors import BlockError
+from tallystick.streaming.schema import encode_document
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.results import Finding, Observation
+
+RUN_RECORDS_MAX = 8192
+"""Small blocks that follow each other are absorbed together, up to this many records: the audit
+costs about as much for ten records as for a thousand."""
+
+Headers = list[tuple[str, bytes]]
+_NOTHING = encode_document([], [], [])
+_NO_EVENTS = encode_fleet_events([])
+
+
+@dataclass(frozen=True, slots=True)
+class BlockRow:
+    """One message of the journal topic, as ``schema.BLOCK_ROWS`` has it."""
+
+    value: bytes | None
+    headers: Headers | None
+    partition: int
+    offset: int
+    sent_us: int | None = None
+    length: int = -1
+    """Of the value, which is cut if it is too large to be read; -1: that of ``value``."""
+    key: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if self.length < 0:
+            object.__setattr__(self, "length", len(self.value or b""))
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A message that cannot be read, and why."""
+
+    row: BlockRow
+    reason: str
+
+
+@dataclass(slots=True)
+class KeyResult:
+    """What one instance's blocks of one micro-batch brought.
+
+    ``is_known``: whether anything was ever read of it. ``document`` and ``events_document``: what
+    ``encode`` makes of the lists.
+    """
+
+    is_known: bool = True
+    blocks: int = 0
+    records: int = 0
+    journal_bytes: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    observations: list[Observation] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+    fleet_events: list[FleetEvent] = field(default_factory=list)
+    dead_letters: list[DeadLetter] = field(default_factory=list)
+    document: bytes = _NOTHING
+    events_document: bytes = _NO_EVENTS
+
+    def encode(self) -> None:
+        """Make bytes of what was brought, for the rows that leave the operator."""
+        self.document = encode_document(self.findings, self.observations, self.cuts)
+        self.events_document = encode_fleet_events(self.fleet_events)
+
+    def refuse(self, row: BlockRow, reason: str) -> None:
+        """Keep a message aside that cannot be read."""
+        self.dead_letters.append(DeadLetter(row, reason))
+
+    def put_before(self, output: AuditOutput) -> None:
+        """Put the result of what was before into front, and encode again."""
+        if output.observations or output.fleet_events:
+            self.findings = output.findings + self.findings
+            self.observations = output.observations + self.observations
+            self.cuts = output.cuts + self.cuts
+            self.fleet_events = output.fleet_events + self.fleet_events
+            self.encode()
+
+    def add(self, output: AuditOutput) -> None:
+        """Append the result of the audit of a run of records."""
+        self.findings += output.findings
+        self.observations += output.observations
+        self.cuts += output.cuts
+        self.fleet_events += output.fleet_events
+
+
+Messages = list[tuple[BlockRow, "Block | str"]]
+"""Of one instance, in the order of its journal: each with its block, or why it cannot be read."""
+
+
+def read(instance_id: str, rows: Iterable[BlockRow]) -> Messages:
+    """Put messages of one key into the order of the journal, and decode them.
+
+    The order of a topic's partition is the order of the journal, and Spark promises none within a
+    key after its shuffle, so rows are sorted by partition and offset. Blocks of one key in several
+    partitions (partitions were added to the topic) can only be ordered by their own content.
+
+    Args:
+        instance_id: The key.
+        rows: Its messages, in any order.
+    """
+    ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
+    messages = [(row, _read(instance_id, row)) for row in ordered]
+    if len({row.partition for row in ordered}) > 1:
+        messages.sort(key=lambda pair: _journal_position(pair[1]))
+    return messages
+
+
+def absorb_runs(audit: InstanceAudit, messages: Messages) -> KeyResult:
+    """Absorb blocks that follow each other together."""
+    result = KeyResult()
+    run: list[Block] = []
+    length = 0
+    for row, block in messages:
+        if isinstance(block, str):
+            _absorb(audit, run, result)
+            run, length = [], 0
+            result.refuse(row, block)
+            result.add(audit.note_unreadable(block))
+            continue
+        if row.sent_us is not None:
+            result.add(audit.sent(block, row.sent_us))
+        follows = not run or (block.epoch, block.first_sequence) == (
+            run[-1].epoch,
+            run[-1].next_sequence,
+        )
+        if not follows or length + len(block) > RUN_RECORDS_MAX:
+            _absorb(audit, run, result)
+            run, length = [], 0
+        run.append(block)
+        length += len(block)
+    _absorb(audit, run, result)
+    return result
+
+
+def absorb_singly(audit: InstanceAudit, messages: Messages) -> KeyResult:
+    """Absorb each block alone, so that only those that raise are refused."""
+    result = KeyResult()
+
+    def check(output: AuditOutput) -> None:
+        alone = KeyResult()
+        alone.add(output)
+        alone.encode()
+        audit.to_bytes()
+
+    for row, block in messages:
+        if isinstance(block, str):
+            result.refuse(row, block)
+            result.add(audit.note_unreadable(block))
+            continue
+        if row.sent_us is not None:
+            result.add(audit.sent(block, row.sent_us))
+        output, reason = audit.absorb_or_refuse(block, check)
+        result.add(output)
+        if reason:
+            result.refuse(row, reason)
+        else:
+            result.blocks += 1
+            result.records += len(block)
+    return result
+
+
+def _journal_position(block: Block | str) -> tuple[int, int]:
+    return (-1, -1) if isinstance(block, str) else (block.epoch, block.first_sequence)
+
+
+def _read(instance_id: str, row: BlockRow) -> Block | str:
+    """The block of a message, or why it cannot be read."""
+    if not instance_id:
+        return "a message whose key is missing or no UTF-8: expected the instance as key"
+    if row.value is None:
+        return "a message without a value: expected a block"
+    if row.length > BLOCK_BYTES_MAX:
+        return f"a block of {row.length} bytes: expected at most {BLOCK_BYTES_MAX}"
+    try:
+        return decode_block(row.value, key=instance_id.encode(), headers=row.headers)
+    except BlockError as error:
+        return str(error)
+
+
+def _absorb(audit: InstanceAudit, run: list[Block], result: KeyResult) -> None:
+    if run:
+        block = run[0] if len(run) == 1 else concatenate(run)
+        result.blocks += len(run)
+        result.records += len(block)
+        result.add(audit.absorb(block))

@@ -1,0 +1,190 @@
+"""The log that audits are made again from: whoever holds them, and whoever does not, is equal."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from streaming_journals import history
+
+from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.block_codec import block_headers, encode_block
+from tallystick.coordinates.events.journal import cut_into_blocks
+from tallystick.coordinates.results import ObservationCode
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.streaming import audit_log
+from tallystick.streaming.audit_log import ROW_COST, AuditLog
+from tallystick.streaming.instance_step import BlockRow, KeyResult
+from tallystick.streaming.schema import SEGMENTS
+from tests.support.audit_steps import MemoryStore
+
+SEEDS = (0, 4, 63)
+Rows = dict[str, list[BlockRow]]
+
+
+def steps_of(seed: int, size: int = 64) -> list[Rows]:
+    """A fleet's messages, some of some instances in each micro-batch."""
+    random = Random(seed)
+    waiting = {
+        name: [
+            BlockRow(encode_block(part), block_headers(part), 0, offset)
+            for offset, part in enumerate(cut_into_blocks(journal, size))
+        ]
+        for name, journal in simulate(scenario_of(seed)).journals.items()
+    }
+    steps = []
+    while any(waiting.values()):
+        step: Rows = {}
+        for name, rows in waiting.items():
+            count = random.choice((0, 0, 1, 3))
+            if rows[:count]:
+                step[name], waiting[name] = rows[:count], rows[count:]
+        if step:
+            steps.append(step)
+    return steps
+
+
+def shown(results: dict[str, KeyResult]) -> dict[str, tuple[bytes, bytes]]:
+    return {name: (r.document, r.events_document) for name, r in results.items() if r.blocks}
+
+
+@pytest.fixture
+def small_segments(monkeypatch):
+    """Each step, or nearly, begins another segment."""
+    monkeypatch.setattr(audit_log, "SEGMENT_COST_MIN", ROW_COST)
+    monkeypatch.setattr(audit_log, "SEGMENTS", 4)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.usefixtures("small_segments")
+def test_audits_that_are_held_and_audits_that_are_made_again_are_equal(seed):
+    """After any step, by any process: the same results, the same end, and no entry too many."""
+    store, random = MemoryStore(), Random(seed)
+    held, always_held = AuditLog(), AuditLog()
+    steps = steps_of(seed)
+    for step in steps:
+        expected = always_held.step(step, MemoryStore())
+        if random.random() < 0.5:
+            held = AuditLog(frozenset(), store.read(), held.next_number)
+        assert shown(held.step(step, store)) == shown(expected)
+    assert held.next_number >= len(steps) > 2 * 4
+    made = AuditLog(frozenset(), store.read(), held.next_number)
+    assert [*map(repr, made.finish().items())] == [*map(repr, always_held.finish().items())]
+    numbers = sorted(entry.number for _, entry in store.read())
+    assert numbers == list(range(numbers[0], held.next_number))
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_the_log_does_not_grow():
+    """What is older than a round through the segments is written anew, or gone."""
+    store, log = MemoryStore(), AuditLog()
+    quiet = history("quiet", 2, broken=frozenset())
+    log.step({"quiet": [BlockRow(encode_block(quiet), None, 0, 0)]}, store)
+    blocks = cut_into_blocks(history("a", 40, broken=frozenset()), 16)
+    assert len(blocks) > 100
+    for offset, block in enumerate(blocks):
+        log.step({"a": [BlockRow(encode_block(block), None, 0, offset)]}, store)
+        entries = [entry for _, entry in store.read()]
+        assert len(entries) < 40
+    assert min(entry.number for entry in entries) > len(blocks) // 2
+    assert {"a", "quiet"} == AuditLog(frozenset(), store.read(), log.next_number).finish().keys()
+
+
+def test_blocks_are_written_not_states():
+    """What a step of a known instance adds to the log is about its message."""
+    blocks = cut_into_blocks(history("a", 40, broken=frozenset()), 64)
+    store, log = MemoryStore(), AuditLog()
+    sizes = []
+    for offset, block in enumerate(blocks):
+        row = BlockRow(encode_block(block), None, 0, offset)
+        before = list(store.read())
+        log.step({"a": [row]}, store)
+        [(_, entry)] = list(store.read())[len(before) :]
+        sizes.append(len(entry.data) - len(row.value))
+    assert entry.kind == "rows"
+    assert max(sizes) < 2_000
+
+
+def test_what_is_refused_is_not_read_again():
+    """The state is written instead: nobody meets a message twice that could not be read."""
+    store, log = MemoryStore(), AuditLog()
+    first, second = cut_into_blocks(history("a", 4, broken=frozenset()), 100)[:2]
+    log.step({"a": [BlockRow(encode_block(first), None, 0, 0)]}, store)
+    log.step({"a": [BlockRow(b"rubbish", None, 0, 1)]}, store)
+    assert ["rows", "audit"] == [entry.kind for _, entry in store.read()]
+    made = AuditLog(frozenset(), store.read(), log.next_number)
+    row = BlockRow(encode_block(second), None, 0, 2)
+    assert shown(made.step({"a": [row]}, MemoryStore())) == shown(log.step({"a": [row]}, store))
+
+
+def damage(store: MemoryStore, name: str, **changed) -> None:
+    """Change the newest entry of an instance."""
+    for entries in store.segments.values():
+        for at, entry in enumerate(entries):
+            if name in entry.names:
+                entries[at] = entry._replace(**changed)
+
+
+def unreadable(results: dict[str, KeyResult]) -> set[str]:
+    return {
+        name
+        for name, result in results.items()
+        for seen in result.observations
+        if seen.code is ObservationCode.STATE_UNREADABLE
+    }
+
+
+def of_three(offset: int) -> Rows:
+    blocks = {name: cut_into_blocks(history(name, 4, broken=frozenset()), 60) for name in "abc"}
+    return {n: [BlockRow(encode_block(b[offset]), None, 0, offset)] for n, b in blocks.items()}
+
+
+def test_what_is_damaged_is_of_those_that_it_names():
+    """The others go on; and it is reported once."""
+    store, log = MemoryStore(), AuditLog()
+    for name in "abc":
+        log.step({name: of_three(0)[name]}, store)
+    damage(store, '"b"', data=b"?")
+    for offset, expected in ((1, {"b"}), (2, set())):
+        log = AuditLog(frozenset(), store.read(), log.next_number)
+        assert expected == unreadable(log.step(of_three(offset), store))
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_a_state_that_cannot_be_written_stops_nobody(monkeypatch):
+    """It shows when a segment is emptied, steps after what brought it: its instance begins anew."""
+    store, log, found = MemoryStore(), AuditLog(), set()
+    log.step(of_three(0), store)
+    to_bytes = InstanceAudit.to_bytes
+
+    def raise_of_b(audit):
+        if audit.instance_id == "b" and audit.next_sequence:
+            raise TypeError("nobody thought of this")
+        return to_bytes(audit)
+
+    monkeypatch.setattr(InstanceAudit, "to_bytes", raise_of_b)
+    blocks = cut_into_blocks(history("new", 8, broken=frozenset()), 16)
+    for offset, block in enumerate(blocks):
+        row = BlockRow(encode_block(block), None, 0, offset)
+        found |= unreadable(log.step({"new": [row]}, store))
+    assert found == {"b"}
+    assert {"a", "b", "c", "new"} == AuditLog(frozenset(), store.read()).finish().keys()
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_where_it_is_not_known_whose_an_entry_was_all_begin_anew():
+    """Also those that only it knew, when they come; one that begins was never known."""
+    store, log = MemoryStore(), AuditLog()
+    log.step({name: of_three(0)[name] for name in "ab"}, store)
+    log.step({"c": of_three(0)["c"]}, store)
+    damage(store, '"c"', names='["?"]')
+    log = AuditLog(frozenset(), store.read(), log.next_number)
+    assert {"a", "b"} == unreadable(log.step({"a": of_three(1)["a"]}, store))
+    for offset in range(2, 2 * SEGMENTS):
+        new = f"new {offset}"
+        block = encode_block(history(new, 1, broken=frozenset()))
+        assert not unreadable(log.step({new: [BlockRow(block, None, 0, 0)]}, store))
+    log = AuditLog(frozenset(), store.read(), log.next_number)
+    assert {"c"} == unreadable(log.step({"c": of_three(1)["c"]}, store))
+    assert not unreadable(log.step(of_three(2), store))
