@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import Any, ClassVar
 
 from tallystick.coordinates.results import Severity
@@ -89,17 +88,18 @@ class RedoEvidence:
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
-        "Of one reading, the checkpoint LSN is at least 8192 and not above the flushed LSN,"
-        " that not above the written one, and that not above the current one."
+        "The checkpoint LSN of log_status is not above its current LSN, and no LSN that the server"
+        " shows is below 8192."
     ),
     why=(
-        "Redo is first reserved, then written, then flushed, and a checkpoint passes only pages"
-        " whose redo is flushed. log_status reads current and checkpoint with the redo log"
-        " stopped. The log of a new data directory begins at 8192."
+        "A checkpoint passes only pages whose redo is flushed. log_status reads current and"
+        " checkpoint with the redo log stopped; SHOW GLOBAL STATUS reads its variables one after"
+        " another while the log goes on, so flushed may be beyond current there. The log of a new"
+        " data directory begins at 8192."
     ),
     undecided_when=(
-        "the row has no InnoDB part; flushed and written LSN are compared only when one"
-        " statement reported them. LSNs of different statements are never compared here"
+        "the row has no InnoDB part. LSNs of different statements, and those of the status"
+        " variables, are never compared with each other here"
     ),
     sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log"),
     remedy=(
@@ -121,24 +121,26 @@ class RedoEvidence:
     },
 )
 def lsn_order(e: RedoEvidence) -> RowAnswer:
-    """Each statement by itself: between two statements the log grows."""
+    """Between two statements the log grows, and while SHOW GLOBAL STATUS runs."""
     if e.lsn is None:
         return Undecided(NO_LSN)
-    row = {"LSN_checkpoint": e.lsn_checkpoint, "LSN": e.lsn}
-    status = {name: e.innodb.get(name) for name in ("checkpoint", "flushed", "written", "current")}
-    for statement, values in (("log_status", row), ("InnoDB status", status)):
-        known = [(name, value) for name, value in values.items() if value is not None]
-        for (low_name, low), (high_name, high) in pairwise([("first LSN", LSN_MIN), *known]):
-            if low > high:
-                return Broken(
-                    "out_of_order",
-                    witness=f"{low} > {high}",
-                    low_name=low_name,
-                    low=low,
-                    high_name=high_name,
-                    high=high,
-                    statement=statement,
-                )
+    status = ((name, e.innodb.get(name)) for name in ("checkpoint", "flushed", "current"))
+    shown = [("LSN_checkpoint", e.lsn_checkpoint, "log_status"), ("LSN", e.lsn, "log_status")]
+    shown += [(name, lsn, "the status variables") for name, lsn in status]
+    compared = [("first LSN", LSN_MIN, *each) for each in shown]
+    if e.lsn_checkpoint is not None:
+        compared.append(("LSN_checkpoint", e.lsn_checkpoint, "LSN", e.lsn, "log_status"))
+    for low_name, low, high_name, high, statement in compared:
+        if high is not None and low > high:
+            return Broken(
+                "out_of_order",
+                witness=f"{low} > {high}",
+                low_name=low_name,
+                low=low,
+                high_name=high_name,
+                high=high,
+                statement=statement,
+            )
     return HOLDS
 
 
