@@ -42,7 +42,7 @@ from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.progress import Metrics, ProgressListener
 from tallystick.streaming.restarts import LastingQuery, Outages
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import BUCKET, LOG_NAMES
+from tallystick.streaming.schema import BUCKET, LOG_NAMES, VERSION_NAME
 from tallystick.streaming.session import (
     SessionSettings,
     jvm_end,
@@ -347,19 +347,24 @@ class AuditJob:
 
     def _finish_instances(self) -> list[AuditOutput]:
         """What each instance's audit decides when its journal ends here."""
-        state = self._spark.read.format("statestore")
+
+        def state(name: str) -> DataFrame:
+            reader = self._spark.read.format("statestore").option("stateVarName", name)
+            found = reader.load(str(self._checkpoint.auditor))
+            return found.select(f"key.{BUCKET}", "list_element.*")
+
+        next_numbers = {bucket: number for bucket, number, _ in state(VERSION_NAME).collect()}
         segments = [
-            state.option("stateVarName", name)
-            .load(str(self._checkpoint.auditor))
-            .select(f"key.{BUCKET}", F.lit(number).alias("segment"), "list_element.*")
+            state(name).withColumn("segment", F.lit(number))
             for number, name in enumerate(LOG_NAMES)
         ]
         logs: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
-        for bucket, segment, *row in reduce(DataFrame.union, segments).collect():
+        for bucket, *row, segment in reduce(DataFrame.union, segments).collect():
             logs[bucket].append((segment, entry_of(row)))
         outputs: dict[str, list[AuditOutput]] = {}
-        for entries in logs.values():
-            outputs |= AuditLog(self._settings.disabled, entries).finish()
+        for bucket, next_number in next_numbers.items():
+            log = AuditLog(self._settings.disabled, logs[bucket], next_number)
+            outputs |= log.finish()
         return [output for name in sorted(outputs) for output in outputs[name]]
 
     @contextlib.contextmanager
