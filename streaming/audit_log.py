@@ -5,15 +5,17 @@ written after each micro-batch are the blocks, for all instances at once, and no
 state of some audits. Whoever does not hold the audits of the last micro-batch (a process that is
 new, or one that others stood in for) makes them from the newest state and the blocks since.
 
-The log is a ring of segments. When the blocks in the newest take a share of what all states take,
+The log is a ring of segments. When what came into the newest takes a share of what all states take,
 the oldest is emptied: audits that need what is in it are written anew. So each micro-batch writes
-about twice the blocks that it read, and blocks to be read again are no more than the states.
+about twice the blocks that it read, and blocks to be read again are no more than the states. Of an
+instance whose blocks are larger than its state, the state is written.
 """
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -32,7 +34,7 @@ from tallystick.streaming.instance_step import (
 from tallystick.streaming.schema import SEGMENTS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tallystick.coordinates.events.journal import Block
 
@@ -41,7 +43,11 @@ SEGMENT_COST_MIN = 1 << 20
 ROW_COST = 2048
 """What reading a block again costs beside its bytes: as much as so many bytes."""
 
-_AUDIT, _ROWS, _FORGOTTEN = "audit", "rows", "forgotten"
+ENTRY_COST_MAX = 64 << 20
+"""Blocks of this cost are an entry, and those that follow another one: Arrow and Spark's sockets
+take at most 2 GiB at once."""
+
+_AUDIT, _MOVED, _ROWS, _FORGOTTEN = "audit", "moved", "rows", "forgotten"
 _CRC_BYTES = 4
 _ROW_SCHEMA = pa.schema(
     [("name", pa.int32()), ("value", pa.binary()), ("length", pa.int64()),
@@ -55,7 +61,8 @@ class Entry(NamedTuple):
 
     Attributes:
         number: One more than that of the entry before.
-        kind: Whether ``data`` is the state of an audit, or the blocks of a micro-batch.
+        kind: Whether ``data`` is the state of an audit (``moved``: written when the segment began),
+            blocks of a micro-batch, or why instances may have been forgotten.
         names: The instances, as JSON.
         data: Ends with a checksum of its own, or has one in front.
         check: Checksum of the other columns.
@@ -115,8 +122,8 @@ class AuditLog:
         # By instance: the entry from which on it is made, and how large its state was.
         self._since: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
-        # By segment, its first entry; of the newest, what its messages cost.
-        self._begins = dict.fromkeys(range(SEGMENTS), 0)
+        # By segment that is not empty, its first entry; of the newest, what came into it.
+        self._begins = {0: 0}
         self._segment, self._cost, self.next_number = 0, 0, 0
         self._load(sorted(entries, key=lambda pair: pair[1].number), next_number)
 
@@ -125,6 +132,8 @@ class AuditLog:
     def _load(self, entries: Sequence[tuple[int, Entry]], next_number: int | None) -> None:
         damage = ""
         for at, (segment, entry) in enumerate(entries):
+            if at == 0:
+                self._begins.clear()
             if at == 0 or segment != self._segment:
                 self._segment, self._begins[segment], self._cost = segment, entry.number, 0
             if at and entry.number != self.next_number:
@@ -137,8 +146,9 @@ class AuditLog:
                     entry.data.decode("utf-8", "replace"),
                     entry.number,
                 )
-            elif entry.kind == _AUDIT:
+            elif entry.kind in {_AUDIT, _MOVED}:
                 [name] = json.loads(entry.names)
+                self._cost += len(entry.data) if entry.kind == _AUDIT else 0
                 self._states[name] = entry.data
                 self._sizes[name], self._since[name] = len(entry.data), entry.number
                 self._rows.pop(name, None)
@@ -241,7 +251,8 @@ class AuditLog:
                     result.refuse(row, reason)
             else:
                 result, is_same_again = self._step(name, messages, store)
-                if is_same_again and not refused:
+                is_smaller = _cost(rows[name]) <= self._sizes.get(name, SEGMENT_COST_MIN)
+                if is_same_again and is_smaller and not refused:
                     logged[name] = [row for row, _ in messages]
                 else:
                     saved.append(name)
@@ -286,37 +297,39 @@ class AuditLog:
             results: Takes what comes to light of instances that had no messages.
             store: Takes the entries.
         """
+        is_full = self._cost > max(SEGMENT_COST_MIN, sum(self._sizes.values()) // SEGMENTS)
         if self._is_damaged:
             for segment in range(SEGMENTS):
-                store.clear(segment)
+                self._clear(segment, store)
             self._begin_segment(0)
-            kept = self.next_number
-        elif self._cost > max(SEGMENT_COST_MIN, sum(self._sizes.values()) // SEGMENTS):
+        elif is_full:
             number = (self._segment + 1) % SEGMENTS
-            store.clear(number)
+            self._clear(number, store)
             self._begin_segment(number)
-            kept = self._begins[(number + 1) % SEGMENTS]
-        else:
-            kept = 0
+        kept = min(self._begins.values())
         entries = []
         if (self._forgotten and self._forgotten_at < kept) or self._is_damaged:
             self._forgotten_at = self.next_number
             entries.append(self._entry(_FORGOTTEN, [], self._forgotten.encode()))
         self._is_damaged = False
-        saved += sorted(n for n, at in self._since.items() if at < kept and n not in saved)
-        for name in saved:
+        moved = sorted(n for n, at in self._since.items() if at < kept and n not in saved)
+        for name in (*saved, *moved):
             logged.pop(name, None)
             data, lost = self._state(name)
             if lost.observations:
                 results.setdefault(name, KeyResult()).put_before(lost)
             self._sizes[name], self._since[name] = len(data), self.next_number
-            entries.append(self._entry(_AUDIT, [name], data))
-        if logged:
-            for name in logged:
+            kind = _MOVED if name in moved else _AUDIT
+            self._cost += len(data) if kind == _AUDIT else 0
+            entries.append(self._entry(kind, [name], data))
+        for part in _parts(logged):
+            for name in part:
                 self._since.setdefault(name, self.next_number)
-            self._cost += sum(map(_cost, logged.values()))
-            entries.append(self._entry(_ROWS, list(logged), _encode_rows(logged)))
+            self._cost += sum(map(_cost, part.values()))
+            entries.append(self._entry(_ROWS, list(part), _encode_rows(part)))
         store.append(self._segment, entries)
+        if is_full:
+            self._clear_unneeded(store)
 
     def _state(self, name: str) -> tuple[bytes, AuditOutput]:
         """An instance's state as bytes; and if it was lost, or there are none, what that brings."""
@@ -327,6 +340,21 @@ class AuditLog:
             audit = self._audits[name] = self._begun(name)
             lost = audit.lose_state(b"", StateDamagedError(failure_text(raised)), None)
             return audit.to_bytes(), lost
+
+    def _clear_unneeded(self, store: Store) -> None:
+        """Remove the oldest segments, as far as all in them has been written again since."""
+        needed = min(self._since.values(), default=0)
+        if self._forgotten:
+            needed = min(needed, self._forgotten_at)
+        begins = sorted((first, segment) for segment, first in self._begins.items())
+        for (_, segment), (end, _) in pairwise(begins):
+            if end > needed:
+                break
+            self._clear(segment, store)
+
+    def _clear(self, segment: int, store: Store) -> None:
+        if self._begins.pop(segment, None) is not None:
+            store.clear(segment)
 
     def _begin_segment(self, number: int) -> None:
         self._segment, self._cost = number, 0
@@ -344,6 +372,22 @@ def _head_checksum(number: int, kind: str, names: str) -> int:
 
 def _cost(rows: Sequence[BlockRow]) -> int:
     return sum(len(row.value or b"") + ROW_COST for row in rows)
+
+
+def _parts(
+    rows: Mapping[str, Sequence[BlockRow]],
+) -> Iterator[dict[str, Sequence[BlockRow]]]:
+    """The rows of instances in parts that are no larger than an entry should be."""
+    part: dict[str, Sequence[BlockRow]] = {}
+    cost = 0
+    for name, of in rows.items():
+        if part and cost + _cost(of) > ENTRY_COST_MAX:
+            yield part
+            part, cost = {}, 0
+        part[name] = of
+        cost += _cost(of)
+    if part:
+        yield part
 
 
 def _encode_rows(rows: Mapping[str, Sequence[BlockRow]]) -> bytes:

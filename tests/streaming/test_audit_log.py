@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from random import Random
 
 import pytest
@@ -73,6 +74,46 @@ def test_audits_that_are_held_and_audits_that_are_made_again_are_equal(seed):
     assert [*map(repr, made.finish().items())] == [*map(repr, always_held.finish().items())]
     numbers = sorted(entry.number for _, entry in store.read())
     assert numbers == list(range(numbers[0], held.next_number))
+
+
+def size_of(store: MemoryStore) -> int:
+    return sum(len(entry.data) for _, entry in store.read())
+
+
+@pytest.mark.usefixtures("small_segments")
+def test_states_that_are_written_again_and_again_do_not_pile_up():
+    """As of an instance of which each micro-batch has a message that cannot be read."""
+    store, log = MemoryStore(), AuditLog()
+    blocks = cut_into_blocks(history("a", 40, broken=frozenset()), 64)
+    for offset, block in enumerate(blocks):
+        rows = [BlockRow(encode_block(block), None, 0, 2 * offset)]
+        log.step({"a": [*rows, BlockRow(b"rubbish", None, 0, 2 * offset + 1)]}, store)
+        entries = [entry for _, entry in store.read()]
+        assert {entry.kind for entry in entries} == {"audit"}
+    assert len(entries) <= 2
+
+
+def test_of_many_blocks_the_state_is_written_as_it_is_smaller():
+    """Nothing is written that is larger than what it stands for."""
+    store, log = MemoryStore(), AuditLog()
+    blocks = cut_into_blocks(history("a", 40, broken=frozenset()), 1)
+    rows = [BlockRow(encode_block(b), None, 0, at) for at, b in enumerate(blocks)]
+    assert sum(map(len, (row.value for row in rows))) > audit_log.SEGMENT_COST_MIN
+    log.step({"a": rows}, store)
+    assert size_of(store) < audit_log.SEGMENT_COST_MIN
+    [(_, entry)] = store.read()
+    assert entry.kind == "audit"
+
+
+def test_blocks_of_many_instances_are_several_entries(monkeypatch):
+    """Each no larger than it should be; together they are as one."""
+    monkeypatch.setattr(audit_log, "ENTRY_COST_MAX", 3 * ROW_COST)
+    step = of_three(0)
+    store, log = MemoryStore(), AuditLog()
+    log.step(step, store)
+    assert [["a"], ["b"], ["c"]] == [json.loads(entry.names) for _, entry in store.read()]
+    made = AuditLog(frozenset(), store.read(), log.next_number)
+    assert shown(made.step(of_three(1), MemoryStore())) == shown(log.step(of_three(1), store))
 
 
 @pytest.mark.usefixtures("small_segments")
