@@ -170,17 +170,18 @@ def _rows_of(frame: pd.DataFrame) -> Iterator[tuple[str, BlockRow]]:
 
 
 def _read_rows(messages: Iterable[BlockRow]) -> Iterator[dict[str, Any]]:
-    """What was read of each partition: from which offset on, and how many messages."""
-    partitions: dict[int, list[int]] = {}
+    """What was read of each partition: from which offset on, how many messages, of what size."""
+    partitions: dict[int, list[BlockRow]] = {}
     for row in messages:
-        partitions.setdefault(row.partition, []).append(row.offset)
-    for partition, offsets in partitions.items():
+        partitions.setdefault(row.partition, []).append(row)
+    for partition, rows in partitions.items():
         yield _EMPTY_ROW | {
             "kind": READ,
             "instance_id": "",
-            "blocks": len(offsets),
+            "blocks": len(rows),
+            "bytes": sum(len(row.value or b"") for row in rows),
             "partition": partition,
-            "offset": min(offsets),
+            "offset": min(row.offset for row in rows),
         }
 
 

@@ -65,6 +65,9 @@ class BatchContent:
     controls: list[IncidentControl] = field(default_factory=list)
     read: dict[int, Read] = field(default_factory=dict)
     """What was read of the journal topic, by partition."""
+    messages: int = 0
+    message_bytes: int = 0
+    """All that was read of the journal topic, whatever it is."""
     strangers: Counter[str] = field(default_factory=Counter)
     """Blocks of instances that are not listed."""
 
@@ -116,6 +119,8 @@ def sort_out(table: pa.Table) -> BatchContent:
             content.read[row["partition"]] = Read(
                 min(read.first, row["offset"]), read.count + row["blocks"]
             )
+            content.messages += row["blocks"]
+            content.message_bytes += row["bytes"]
         elif row["kind"] == NOT_LISTED:
             content.strangers[row["instance_id"]] += row["blocks"]
         elif row["kind"] == DEAD_LETTER:

@@ -1,6 +1,7 @@
 """The checkpoint location: both queries' own directories, the fleet's state, the layout, a lock.
 
 layout.json        what must not change between runs, with its checksum
+limit.json         how many messages a micro-batch takes, and from which one on, with its checksum
 rebuilt            there when the state was made anew: the journal may have lost its beginning
 lock               held while a job runs
 auditor/           Spark's checkpoint of the auditor query
@@ -14,7 +15,7 @@ import fcntl
 import json
 import os
 import uuid
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, final
 
@@ -30,6 +31,7 @@ LAYOUT_VERSION = 4
 TO_FIX = "To fix: tallystick rebuild"
 """What is damaged here is made anew from the journal."""
 _REBUILT = "rebuilt"
+_LIMIT = "limit.json"
 STATES_KEPT = 3
 """A restart begins again with the last micro-batch that was not committed, so it needs the state
 before that one; one more is spare."""
@@ -46,6 +48,21 @@ class Layout:
 
     shuffle_partitions: int
     journal_topic: str
+
+
+@dataclass(frozen=True, slots=True)
+class LimitBegin:
+    """From a micro-batch on, this is the limit of messages.
+
+    Attributes:
+        first: The micro-batch.
+        limit: The limit.
+        before: That of those before, which may have to be run again.
+    """
+
+    first: int
+    limit: int
+    before: int
 
 
 def write_atomically(path: Path, data: bytes) -> None:
@@ -143,6 +160,29 @@ class CheckpointLocation:
                     f"{found.get(name)!r}, this run wants {value!r}; use the old value or name "
                     f"another location."
                 )
+
+    def message_limit(self) -> LimitBegin | None:
+        """What ``save_message_limit`` was last given; None: it never was.
+
+        Raises:
+            CheckpointError: It cannot be read.
+        """
+        path = self.directory / _LIMIT
+        try:
+            return LimitBegin(**unseal_document(path.read_bytes()))
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, OSError) as error:
+            raise CheckpointError(f"{str(path)!r} is damaged: {error}. {TO_FIX}.") from error
+
+    def save_message_limit(self, begin: LimitBegin) -> None:
+        """Keep the limit that holds from a micro-batch on."""
+        write_atomically(self.directory / _LIMIT, seal_document(asdict(begin)))
+
+    def last_planned(self) -> int:
+        """The last micro-batch that Spark has planned; -1 before the first."""
+        names = (path.name for path in (self.auditor / "offsets").glob("*"))
+        return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def load_state(self, batch_id: int) -> bytes | None:
         """The fleet's state as it was before micro-batch ``batch_id``; None before the first.

@@ -63,11 +63,10 @@ if TYPE_CHECKING:
     from tallystick.streaming.answers import Absence
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.journal_holes import PlannedOffsets
+    from tallystick.streaming.message_limit import MessageLimit
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import DeadLetterRow, KafkaSink
     from tallystick.streaming.table_sink import TableSink
-
-BACKLOG_SHARE = 0.9
 
 
 class ValidatorAnswer(Protocol):
@@ -133,8 +132,8 @@ class FleetStep:
         alert: Takes what people are alerted of.
         fleet: The fleet's name, in messages.
         page_url: Where the audit's page is, for links in messages.
-        backlog_blocks: A micro-batch of about so many blocks was cut from a backlog: it shows
-            nothing about what has not come yet. None: there never is a backlog.
+        limit: How many messages a micro-batch takes: one that is full was cut from a backlog, and
+            shows nothing about what has not come yet. None: there never is a backlog.
         journal_topic: The journal topic's name.
         topic_id: Returns its id, None where that is not known; called with each collection, at the
             beginning and at the end. None: it is never known.
@@ -154,11 +153,11 @@ class FleetStep:
         alert: AlertTaker | None = None,
         fleet: str = FLEET,
         page_url: str | None = None,
-        backlog_blocks: int | None = None,
+        limit: MessageLimit | None = None,
         journal_topic: str = "",
         topic_id: Callable[[], str | None] | None = None,
     ) -> None:
-        self._backlog_blocks = backlog_blocks
+        self._limit = limit
         self._topic_name, self._topic_id = journal_topic, topic_id
         self._checkpoint = checkpoint
         self._tables = tables
@@ -217,15 +216,18 @@ class FleetStep:
         # Until this one is saved, what is in memory is of no number.
         self._done_batch_id = None
         content = sort_out(table)
+        is_caught_up = self._limit is None or not self._limit.is_full(batch_id, content.messages)
         step = self._contained(
             batch_id,
             f"micro-batch {batch_id}",
             content,
             lambda: sort_out(table),
-            lambda shown: self._judge(shown, now_us, planned),
+            lambda shown: self._judge(shown, now_us, planned, is_caught_up=is_caught_up),
         )
         self._deliver(batch_id, step)
         self._save(batch_id)
+        if self._limit is not None:
+            self._limit.note(batch_id, content.messages, content.message_bytes)
         self._metrics.count(
             blocks=content.blocks,
             records=content.records,
@@ -234,7 +236,12 @@ class FleetStep:
         )
 
     def _judge(
-        self, content: BatchContent, now_us: int, planned: Sequence[PlannedOffsets]
+        self,
+        content: BatchContent,
+        now_us: int,
+        planned: Sequence[PlannedOffsets],
+        *,
+        is_caught_up: bool,
     ) -> _Step:
         """Everything but what leaves the job: so it can be done again from the state before."""
         answers = self._rounds.answers
@@ -254,7 +261,6 @@ class FleetStep:
         output = self._fleet.absorb(content.fleet_events)
         seen = _newest_times(content.fleet_events)
         starts = _newest_times(e for e in content.fleet_events if e.kind is FleetEventKind.BOOT)
-        is_caught_up = self._is_caught_up(content)
         rounds, missing = self._rounds.absorb(
             content.cuts, starts, content.requests, now_us=now_us, is_caught_up=is_caught_up
         )
@@ -347,13 +353,6 @@ class FleetStep:
         """An instance is no member of the fleet any more."""
         self._fleet.retire(instance_id)
         self._checks.retire(instance_id)
-
-    def _is_caught_up(self, content: BatchContent) -> bool:
-        # Decided by the rows alone, so that a retried batch decides the same. Spark fills one that
-        # is limited but for a few blocks, as it shares the limit out among partitions.
-        if self._backlog_blocks is None:
-            return True
-        return content.blocks + len(content.dead_letters) < BACKLOG_SHARE * self._backlog_blocks
 
     def finish(self, instances: Sequence[AuditOutput] = ()) -> None:
         """The history ends here: decide what waits, or report it as undecided.

@@ -113,6 +113,18 @@ class LastingQuery:
             self._outages.end(self._name)
         return True
 
+    def renew(self, timeout_s: float) -> None:
+        """Stop it as ``drain`` does, and start it again: ``start`` may start another one now."""
+        if self._query is None:
+            return
+        drain(self._query, timeout_s)
+        try:
+            self._query.awaitTermination()
+        except PySparkException as error:
+            self._failed(error)
+        else:
+            self._try()
+
     def drain(self, timeout_s: float) -> None:
         """Stop it as ``drain`` does; while it waits to be started there is nothing to stop.
 

@@ -39,6 +39,7 @@ from tallystick.streaming.collector import start_collector
 from tallystick.streaming.errors import QueryError
 from tallystick.streaming.failures import Failure, Kind, failure_of
 from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.message_limit import MessageLimit
 from tallystick.streaming.progress import Metrics, ProgressListener
 from tallystick.streaming.restarts import LastingQuery, Outages
 from tallystick.streaming.rounds import Deadline
@@ -50,7 +51,7 @@ from tallystick.streaming.session import (
     stop_session,
 )
 from tallystick.streaming.sinks import KafkaSink
-from tallystick.streaming.source import MAX_BLOCKS_PER_TRIGGER, read_journal, read_requests
+from tallystick.streaming.source import read_journal, read_requests
 from tallystick.streaming.table_sink import TableSink
 from tallystick.streaming.table_upkeep import Retention
 
@@ -88,7 +89,8 @@ class JobSettings:
         available_now: End when what is in the journal topic now has been audited.
         history_ends: With ``available_now``: nothing more will ever come, so what waits for more is
             decided, or reported as UNDECIDED, at the end.
-        max_blocks_per_trigger: Blocks of one micro-batch, and other messages.
+        max_messages: Of the journal topic in one micro-batch; None: as many as a number of bytes
+            allows (``message_limit``).
         disabled: Names of rules that are switched off.
         drain_timeout_s: A stop waits this long for the running micro-batch.
         journal_topic: Where blocks come from.
@@ -111,7 +113,7 @@ class JobSettings:
     deadline: Deadline = field(default_factory=Deadline)
     available_now: bool = False
     history_ends: bool = False
-    max_blocks_per_trigger: int = MAX_BLOCKS_PER_TRIGGER
+    max_messages: int | None = None
     disabled: frozenset[str] = frozenset()
     drain_timeout_s: float = 60.0
     journal_topic: str = JOURNAL_TOPIC
@@ -227,6 +229,7 @@ class AuditJob:
             incidents_topic=settings.incidents_topic,
             dead_letter_topic=settings.dead_letter_topic,
         )
+        self._limit = MessageLimit(checkpoint, settings.max_messages)
         self._tables = TableSink(settings.output, checkpoint.run_id, settings.retention)
         self._step = FleetStep(
             checkpoint=checkpoint,
@@ -240,7 +243,7 @@ class AuditJob:
             alert=alert,
             fleet=settings.fleet,
             page_url=settings.page_url,
-            backlog_blocks=settings.max_blocks_per_trigger,
+            limit=self._limit,
             journal_topic=settings.journal_topic,
             topic_id=topic_id,
         )
@@ -269,7 +272,8 @@ class AuditJob:
                     started()
                 self._metrics.notify(lambda watcher: watcher.started())
                 while all(query.goes_on() for query in queries) and not stop.wait(POLL_INTERVAL_S):
-                    pass
+                    if self._limit.is_outgrown:
+                        auditor.renew(self._settings.drain_timeout_s)
                 self._metrics.notify(lambda watcher: watcher.ended())
                 for query in queries:
                     query.drain(self._settings.drain_timeout_s)
@@ -323,7 +327,7 @@ class AuditJob:
             self._settings.bootstrap_servers,
             options=self._settings.kafka,
             topic=self._settings.journal_topic,
-            max_blocks_per_trigger=self._settings.max_blocks_per_trigger,
+            max_messages=self._limit.begin(),
         )
         listed = frozenset(self._settings.instances)
         requests = read_requests(
@@ -332,7 +336,6 @@ class AuditJob:
             options=self._settings.kafka,
             topic=self._settings.collect_topic,
             control_topic=self._settings.control_topic,
-            max_messages_per_trigger=self._settings.max_blocks_per_trigger,
         )
         writer = (
             audit_blocks(blocks, BlockAuditor(self._settings.disabled, listed or None))

@@ -99,8 +99,8 @@ were read, of how many bytes, ``document`` (JSON of findings, observations and c
 ``fleet_events`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was, ``value`` cut if it had more ``bytes``. REQUEST and CONTROL,
 one a message of the collect and of the control topic: ``value``. NOT_LISTED, one an instance that
-is not listed: ``blocks``. READ, one a key and partition of the journal topic: the first ``offset``,
-and how many messages (``blocks``)."""
+is not listed: ``blocks``. READ, one a bucket and partition of the journal topic: the first
+``offset``, how many messages (``blocks``), and the ``bytes`` of their values as they were read."""
 
 
 def encode_document(

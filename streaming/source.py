@@ -28,11 +28,10 @@ if TYPE_CHECKING:
 HEADERS_MAX = 32
 HEADERS_CUT = "tallystick.headers"
 _HEADER_CHARACTERS = HEADERS_BYTES_MAX // HEADERS_MAX // 5  # a name's may have four bytes each
-POLL_RECORDS_MAX = 4
+POLL_RECORDS_MAX = 16
 """A client keeps so many messages at once, unpacked: the smallest may be millions of zeros."""
-MAX_BLOCKS_PER_TRIGGER = 256
-"""Blocks of one micro-batch: large enough that its fixed cost does not count, small enough that
-its blocks (up to a few hundred kilobytes each) fit into memory several times."""
+REQUESTS_MAX = 256
+"""Requests and controls of one micro-batch."""
 
 # Without headers it has none, which is reported; NULL are headers that nobody kept. Headers may be
 # as large as values: too large ones are cut, and the first of those left says how many there were.
@@ -66,14 +65,14 @@ def read_journal(
     *,
     options: Mapping[str, str],
     topic: str = JOURNAL_TOPIC,
-    max_blocks_per_trigger: int = MAX_BLOCKS_PER_TRIGGER,
+    max_messages: int,
 ) -> DataFrame:
     """The journal topic from its beginning, as rows of ``schema.BLOCK_ROWS``.
 
     A part of the topic that is gone (retention, or a topic made anew) does not stop the query:
     ``journal_holes`` names what was not read.
     """
-    messages = _messages(spark, bootstrap_servers, topic, options, max_blocks_per_trigger).option(
+    messages = _messages(spark, bootstrap_servers, topic, options, max_messages).option(
         "includeHeaders", "true"
     )
     is_name = F.length("key") <= INSTANCE_BYTES_MAX
@@ -104,7 +103,6 @@ def read_requests(
     options: Mapping[str, str],
     topic: str = COLLECT_TOPIC,
     control_topic: str = CONTROL_TOPIC,
-    max_messages_per_trigger: int = MAX_BLOCKS_PER_TRIGGER,
 ) -> DataFrame:
     """The collect and the control topic from their beginning, as rows of ``schema.AUDIT_ROWS``.
 
@@ -116,7 +114,7 @@ def read_requests(
     known |= {name: F.col(name) for name in ("partition", "offset")}
     known |= {"value": _cut("value", DEAD_LETTER_BYTES_MAX), "bytes": F.length("value")}
     messages = _messages(
-        spark, bootstrap_servers, f"{topic},{control_topic}", options, max_messages_per_trigger
+        spark, bootstrap_servers, f"{topic},{control_topic}", options, REQUESTS_MAX
     )
     return messages.load().select(
         *(
@@ -136,7 +134,7 @@ def _messages(
     bootstrap_servers: str,
     topics: str,
     options: Mapping[str, str],
-    max_per_trigger: int,
+    max_messages: int,
 ) -> DataStreamReader:
     """Topics, with commas between, from the beginning, or from where the query's checkpoint is.
 
@@ -149,6 +147,6 @@ def _messages(
         .option("subscribe", topics)
         .option("startingOffsets", "earliest")
         .option("kafka.max.poll.records", POLL_RECORDS_MAX)
-        .option("maxOffsetsPerTrigger", max_per_trigger)
+        .option("maxOffsetsPerTrigger", max_messages)
         .option("failOnDataLoss", "false")
     )

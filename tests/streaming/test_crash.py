@@ -118,7 +118,7 @@ def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, 
         "bootstrap_servers": servers,
         "instances": INSTANCES,
         "available_now": True,
-        "max_blocks_per_trigger": 10,
+        "max_messages": 10,
         **topics,
     }
     for after in KILLED_AFTER:

@@ -31,9 +31,10 @@ from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.instance_step import BlockRow, DeadLetter, KeyResult
+from tallystick.streaming.message_limit import MessageLimit
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, DEAD_LETTER, NOT_LISTED, REQUEST
+from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, NOT_LISTED, READ, REQUEST
 from tallystick.streaming.table_sink import TableSink
 from tests.support.audit_steps import audit_rows
 from tests.support.results import finding
@@ -67,6 +68,14 @@ def _arrow_schema():
 
 ARROW_AUDIT_ROWS = _arrow_schema()
 BATCHES = micro_batches(4)
+READ_ONE = pa.Table.from_pylist(
+    [
+        dict.fromkeys(ARROW_AUDIT_ROWS.names)
+        | {"kind": READ, "instance_id": "", "partition": 0, "offset": 0, "blocks": 1, "bytes": 1}
+    ],
+    schema=ARROW_AUDIT_ROWS,
+)
+"""One message was read of the journal topic."""
 
 
 @dataclass
@@ -108,6 +117,14 @@ def step(directory, recorder: Recorder, **settings) -> FleetStep:
         validate=recorder.validate,
         **{"instances": INSTANCES, "metrics": Metrics(), **settings},
     )
+
+
+def limit_of(directory, messages: int) -> MessageLimit:
+    """So many messages in each micro-batch."""
+    with CheckpointLocation(directory / "checkpoint", Layout(2, "t")) as checkpoint:
+        limit = MessageLimit(checkpoint, messages)
+    limit.begin()
+    return limit
 
 
 def outputs(directory) -> dict[str, list[dict]]:
@@ -382,21 +399,10 @@ def test_one_that_has_started_since_its_retirement_is_judged(tmp_path):
 @pytest.mark.parametrize("is_backlog", [False, True])
 def test_a_start_that_is_read_after_a_retirement_is_later_by_whatever_clock(tmp_path, is_backlog):
     """That of who retires it is far ahead; only of a backlog the times decide."""
-    limit = {"backlog_blocks": 1} if is_backlog else {}
+    limit = {"limit": limit_of(tmp_path, 1)} if is_backlog else {}
     control = pa.Table.from_pylist([retiring("a", 10**17)], schema=ARROW_AUDIT_ROWS)
-    blocks = pa.Table.from_pylist(
-        [
-            {
-                **dict.fromkeys(ARROW_AUDIT_ROWS.names),
-                "kind": DEAD_LETTER,
-                "instance_id": "",
-                "reason": "x",
-            }
-        ],
-        schema=ARROW_AUDIT_ROWS,
-    )
     fleet = step(tmp_path, Recorder(), **limit)
-    fleet.absorb(pa.concat_tables([control, blocks]), 0, NOW_US)
+    fleet.absorb(pa.concat_tables([control, READ_ONE]), 0, NOW_US)
     fleet.absorb(BATCHES[0], 1, NOW_US)
     assert ("a" in {cut.instance_id for cut in cuts_of(tmp_path)}) != is_backlog
 
@@ -440,11 +446,15 @@ def test_a_message_without_a_key_is_told(tmp_path):
 
 def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
     """One instance's answers are far ahead: missing only when the micro-batch was not full."""
-    ahead = [table.filter(pc.equal(table["instance_id"], "a")) for table in BATCHES]
-    for blocks, closed in ((1, 0), (100, 3)):
+    ahead = [
+        pa.concat_tables([table.filter(pc.equal(table["instance_id"], "a")), READ_ONE])
+        for table in BATCHES
+    ]
+    for messages, closed in ((1, 0), (100, 3)):
         deadline = Deadline(after_us=10**12, after_collections=3)
-        directory = tmp_path / str(blocks)
-        fleet = step(directory, Recorder(), backlog_blocks=blocks, deadline=deadline)
+        directory = tmp_path / str(messages)
+        limit = limit_of(directory, messages)
+        fleet = step(directory, Recorder(), limit=limit, deadline=deadline)
         for number, table in enumerate(ahead):
             fleet.absorb(table, number, NOW_US)
         assert closed == len(table_reader.read_validations(directory / "out"))

@@ -36,7 +36,7 @@ from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import finding_document, observation_text
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.simulator.assemble import simulate
-from tallystick.streaming import auditor, table_reader
+from tallystick.streaming import auditor, message_limit, table_reader
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import start_collector
@@ -97,11 +97,15 @@ def wait_until(condition, what: str) -> None:
         time.sleep(0.05)
 
 
+def location_of(settings: JobSettings) -> CheckpointLocation:
+    layout = Layout(SHUFFLE_PARTITIONS, settings.journal_topic)
+    return CheckpointLocation(settings.checkpoint, layout)
+
+
 def run(
     spark, settings: JobSettings, stop=None, validate=None, *, watchers=(), topic_id=None
 ) -> dict[str, float]:
-    layout = Layout(SHUFFLE_PARTITIONS, settings.journal_topic)
-    with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
+    with location_of(settings) as checkpoint:
         metrics = Metrics(watchers=watchers)
         job = AuditJob(spark, settings, checkpoint, validate, metrics, topic_id=topic_id)
         return job.run(stop or threading.Event())
@@ -114,9 +118,14 @@ def test_the_history_has_findings():
     ]
 
 
-@pytest.mark.parametrize("size", [37, 400])
-def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, size):
-    """Same findings in the tables and in the findings topic; each collection is validated once."""
+@pytest.mark.parametrize("cut", [(37, 40), (400, 40), (37, None)])
+def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, monkeypatch, cut):
+    """Same findings in the tables and in the findings topic; each collection is validated once.
+
+    Without a limit that is given, the query is started again with a larger one on the way.
+    """
+    size, limit = cut
+    monkeypatch.setattr(message_limit, "MESSAGES_FIRST", 16)
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
     produce(servers, topics["journal_topic"], BLOCKS, size)
@@ -128,9 +137,11 @@ def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, siz
 
     settings = JobSettings(
         servers, tmp_path / "cp", tmp_path / "out", instances=INSTANCES, available_now=True,
-        max_blocks_per_trigger=40, **topics,
+        max_messages=limit, **topics,
     )  # fmt: skip
     metrics = run(spark, settings, validate=validate)
+    with location_of(settings) as checkpoint:
+        assert (limit or 1024) == checkpoint.message_limit().limit
     assert EXPECTED == table_reader.read_findings(tmp_path / "out")
     sent = as_the_schema_says("findings", servers, topics)
     assert set(finding_document(EXPECTED[0])) == set(sent[0]) - ORIGIN

@@ -21,7 +21,7 @@ from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_headers, encode_block
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType, cut_into_blocks
 from tallystick.coordinates.results import ObservationCode
-from tallystick.streaming import table_reader
+from tallystick.streaming import source, table_reader
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.runner import AuditJob, JobSettings
@@ -117,16 +117,14 @@ def test_poison_stays_with_its_key(spark, broker, tmp_path, limit: int):
 
 
 @pytest.mark.parametrize("topic", ["collect_topic", "control_topic"])
-def test_a_flood_of_requests_comes_in_parts(spark, broker, tmp_path, topic: str):
-    """As many messages as one micro-batch may have blocks, not all at once."""
+def test_a_flood_of_requests_comes_in_parts(spark, broker, tmp_path, monkeypatch, topic: str):
+    """Not all of them at once."""
+    monkeypatch.setattr(source, "REQUESTS_MAX", 10)
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
     for _ in range(30):
         send_raw(servers, topics[topic], b"key", b"rubbish")
-    settings = JobSettings(
-        servers, tmp_path / "cp", tmp_path / "out", available_now=True,
-        max_blocks_per_trigger=10, **topics,
-    )  # fmt: skip
+    settings = JobSettings(servers, tmp_path / "cp", tmp_path / "out", available_now=True, **topics)
     metrics = run(spark, settings)
     assert (30, 3) == (metrics["dead_letters"], metrics["micro_batches"])
 

@@ -20,7 +20,10 @@ class Query:
         self.error: str | None = None
         self.isActive = True
         self.lastProgress: object = None
-        self.status = {"message": "Initializing sources"}
+        self.status = {"message": "Initializing sources", "isTriggerActive": False}
+
+    def stop(self) -> None:
+        self.isActive = False
 
     def fail(self, text: str) -> None:
         self.error, self.isActive = text, False
@@ -121,3 +124,19 @@ def test_a_query_that_ends_without_a_failure_is_not_started_again():
     query.drain(1)
     query.stop()
     assert 1 == len(world.started)
+
+
+def test_a_query_is_renewed_between_two_micro_batches():
+    """Not while it waits to be started anyway; and one that has failed meanwhile waits."""
+    world = World()
+    query = world.query()
+    query.renew(1)
+    assert [False, True] == [one.isActive for one in world.started]
+    assert query.goes_on()
+    world.started[-1].fail(AWAY)
+    query.renew(1)
+    query.renew(1)
+    assert 2 == len(world.started)
+    world.now += PAUSE_MAX_S
+    assert query.goes_on()
+    assert 3 == len(world.started)

@@ -1,0 +1,92 @@
+"""How many messages of the journal topic a micro-batch takes: as many as a number of bytes allows.
+
+Kafka tells how many messages there are, not how large, and Spark's limit counts messages and is set
+when a query starts. So the limit follows from what the micro-batches before have shown, in steps of
+a factor, and the query is started again when it is another one: seldom, as a fleet's messages keep
+their size.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, final
+
+from tallystick.streaming.checkpoint import LimitBegin
+
+if TYPE_CHECKING:
+    from tallystick.streaming.checkpoint import CheckpointLocation
+
+FACTOR = 4
+MESSAGES_MIN, MESSAGES_FIRST, MESSAGES_MAX = 16, 256, 4096
+BYTES_MAX = 32 << 20
+"""Of a micro-batch: large enough that its fixed cost does not count, small enough that its messages
+fit into memory several times and what they bring does not come late."""
+MESSAGE_COST = 1024
+"""What a message costs beside its bytes: as much as so many bytes."""
+FULL_SHARE = 0.9
+"""Spark fills a limited micro-batch but for a few messages: it shares them out among partitions."""
+
+
+def next_limit(limit: int, messages: int, size: int) -> int:
+    """The limit that suits messages of the size of a micro-batch's.
+
+    Args:
+        limit: The micro-batch was planned with this one.
+        messages: How many it had.
+        size: How many bytes they had.
+    """
+    if not messages:
+        return limit
+    cost = size / messages + MESSAGE_COST
+    if messages >= FULL_SHARE * limit:
+        while limit < MESSAGES_MAX and FACTOR * limit * cost <= BYTES_MAX:
+            limit *= FACTOR
+    # More than twice as much, or sizes that vary a little would start the query again and again.
+    if messages * cost > 2 * BYTES_MAX:
+        while limit > MESSAGES_MIN and limit * cost > 2 * BYTES_MAX:
+            limit //= FACTOR
+    return limit
+
+
+@final
+class MessageLimit:
+    """The limit of each micro-batch, which is in the checkpoint location, as it is planned once.
+
+    Args:
+        checkpoint: The entered checkpoint location.
+        fixed: The limit, if it never changes.
+
+    Raises:
+        CheckpointError: What is in the checkpoint location is damaged.
+    """
+
+    def __init__(self, checkpoint: CheckpointLocation, fixed: int | None = None) -> None:
+        self._checkpoint = checkpoint
+        self._fixed = fixed
+        self._begin = checkpoint.message_limit() or LimitBegin(0, MESSAGES_FIRST, MESSAGES_FIRST)
+        self._wanted = fixed or self._begin.limit
+
+    @property
+    def is_outgrown(self) -> bool:
+        """Whether the query should be started again, with another limit."""
+        return self._wanted != self._begin.limit
+
+    def begin(self) -> int:
+        """The limit of a query that is started now; what was planned before keeps its own."""
+        if self.is_outgrown:
+            first = self._checkpoint.last_planned() + 1
+            self._begin = LimitBegin(first, self._wanted, self._begin.limit)
+            self._checkpoint.save_message_limit(self._begin)
+        return self._begin.limit
+
+    def is_full(self, batch_id: int, messages: int) -> bool:
+        """Whether a micro-batch is as large as it may be: there is more to read.
+
+        The same if it is run again. ``messages``: how many it had.
+        """
+        limit = self._begin.limit if batch_id >= self._begin.first else self._begin.before
+        return messages >= FULL_SHARE * limit
+
+    def note(self, batch_id: int, messages: int, size: int) -> None:
+        """A micro-batch had so many messages, of so many bytes."""
+        if self._fixed is None and batch_id >= self._begin.first:
+            self._wanted = next_limit(self._begin.limit, messages, size)
