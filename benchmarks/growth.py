@@ -66,7 +66,8 @@ def measure(servers: str, directory: Path, arguments: argparse.Namespace) -> Non
             f"  {instances} instances: {absolute:,.0f} records/s, {rate:.2f} of (b), with"
             f" {cpu:.1f} times its processor time; {metrics['micro_batches']:.0f} micro-batches,"
             f" {metrics['findings']:.0f} findings; resident MB {ours['peak_mb']}; the fleet's state"
-            f" {metrics['fleet_state_bytes']:,.0f} B, checkpoint {ours['checkpoint_bytes']:,} B",
+            f" {metrics['fleet_state_bytes']:,.0f} B, checkpoint {ours['checkpoint_bytes']:,} B\n"
+            f"  {ours['answers']}",
             flush=True,
         )
 

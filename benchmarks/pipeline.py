@@ -27,6 +27,7 @@ import tempfile
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,7 @@ from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
 from tallystick.coordinates.events.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.class_archives import SPARK, with_archive
@@ -252,7 +254,26 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
     state = sum(
         path.stat().st_size for path in (directory_path / "checkpoint").rglob("*") if path.is_file()
     )
-    print(json.dumps({"metrics": metrics, "peak_mb": peak, "checkpoint_bytes": state}), flush=True)
+    answers = answers_in(directory_path / "out")
+    last = {"metrics": metrics, "peak_mb": peak, "checkpoint_bytes": state, "answers": answers}
+    print(json.dumps(last), flush=True)
+
+
+def answers_in(output: Path) -> str:
+    """How many checks held and did not, and how often it could not be told, from the tables."""
+    from tallystick.streaming import table_reader
+
+    of_rows = (check for cut in table_reader.read_cuts(output) for check in cut.checks)
+    of_others = (one.check for one in table_reader.read_checks(output))
+    checks = [*of_rows, *of_others]
+    found = Counter(check.outcome.value for check in checks)
+    counts = ", ".join(f"{found[outcome.value]:,} {outcome.value}" for outcome in Outcome)
+    open_checks = (check for check in checks if check.outcome is Outcome.UNDECIDED)
+    why = Counter(f"{check.rule} {check.reason}" for check in open_checks)
+    seen = table_reader.observations_of(table_reader.read_observations(output))
+    why.update(one.reason or one.code.value for one in seen if one.is_undecided)
+    reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.most_common())
+    return f"checks: {counts}{reasons and ': '}{reasons}"
 
 
 def used() -> tuple[dict[str, int], dict[str, float]]:
@@ -466,7 +487,7 @@ def measure_all(
         f"\naudited {metrics['records']:,.0f} events, {metrics['findings']:.0f} findings, "
         f"{metrics['micro_batches']:.0f} micro-batches; resident MB at most {last['peak_mb']}; "
         f"state {metrics['state_memory_bytes'] / 2**20:.1f} MB in memory, "
-        f"checkpoint {last['checkpoint_bytes'] / 2**20:.1f} MB on disk"
+        f"checkpoint {last['checkpoint_bytes'] / 2**20:.1f} MB on disk\n{last['answers']}"
     )
     latencies = sorted(measure_latency(servers, directory / "probe", probe, injected))
     p50, p95 = (statistics.quantiles(latencies, n=20, method="inclusive")[i] for i in (9, 18))
