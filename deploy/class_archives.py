@@ -16,7 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tallystick.deploy.errors import JarError
-from tallystick.deploy.jars import BROKER, cache_directory, locked, set_directory
+from tallystick.deploy.jars import BROKER, SPARK_KAFKA, cache_directory, locked, set_directory
 
 SPARK = "spark"
 
@@ -66,12 +66,13 @@ def _name(checksum: int) -> str:
 
 
 def _directory(name: str) -> Path:
-    """Each environment has a pyspark of its own, and an archive fits one."""
+    """Each environment has a pyspark of its own, and an archive fits one, and its class path."""
     if name == BROKER:
         return set_directory(BROKER)
     spec = find_spec("pyspark")
     places: Sequence[str] = (spec.submodule_search_locations or ()) if spec else ()
-    key = hashlib.sha256("".join(places).encode()).hexdigest()[:12]
+    path = "".join((*places, set_directory(SPARK_KAFKA).name))
+    key = hashlib.sha256(path.encode()).hexdigest()[:12]
     return cache_directory() / f"{name}-{key}"
 
 

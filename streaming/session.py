@@ -136,10 +136,19 @@ def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]
         # A stop waits this long for a query's thread; unlimited is Spark's default.
         "spark.sql.streaming.stopTimeout": "60s",
     }
-    if settings.jars:
-        conf["spark.jars"] = ",".join(str(jar) for jar in settings.jars)
-    if settings.master.startswith("local"):
-        conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+    jars = [str(jar) for jar in settings.jars]
+    if not settings.master.startswith("local"):
+        return conf | {"spark.jars": ",".join(jars)}
+    conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+    if jars:
+        # On Java's own class path their classes are in its archive (class_archives), too.
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(jars)
+        # Hadoop's own local file system starts chmod and readlink for each file of a checkpoint:
+        # some thirty processes a micro-batch. This one, among the jars, asks the system instead.
+        conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+        conf["spark.sql.streaming.checkpointFileManagerClass"] = (
+            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+        )
     return conf
 
 

