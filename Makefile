@@ -31,7 +31,7 @@ unexport PYTHONDONTWRITEBYTECODE
 test test-spark test-kafka test-mysqld: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 
 .PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld \
-	tests-without-servers tests-with-servers a-day legal bench chaos mutate lint types lock clean
+	test-long tests-without-servers tests-with-servers a-day legal bench chaos mutate lint types lock clean
 
 help:
 	@echo "make demo [FAULT=name] [NEGATIVE=name] [SCENARIO=name] [SEED=number]"
@@ -93,7 +93,7 @@ test-spark: preflight
 
 # What starts servers runs in two processes, each with servers of its own: their tests wait a lot.
 test-kafka: preflight
-	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "broker and not mysqld" \
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "broker and not mysqld and not long" \
 		$(call naming,broker)
 
 # Real MySQL servers; the tests are skipped, and say why, where those cannot run. The tests of a
@@ -101,6 +101,11 @@ test-kafka: preflight
 test-mysqld: $(STAMP)
 	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist loadfile --no-loadscope-reorder -m "mysqld and not long" \
 		$(call naming,mysqld)
+
+# What takes a minute or more with real servers and is whole in no other target.
+test-long: preflight
+	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m long \
+		$(filter-out tests/lab/test_a_day.py tests/lab/test_legal_disturbances.py,$(call naming,mark.long))
 
 # Real servers, tails, the audit with page and alerts, and a browser; in time on a quiet machine.
 # What took how long is in measured.json beside the pictures.

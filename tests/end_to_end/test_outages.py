@@ -35,6 +35,7 @@ def rows(tables: Path) -> int:
     return sum(cut.answer == "row" for cut in found)
 
 
+@pytest.mark.long
 def test_three_brokers_are_restarted_one_after_the_other(tmp_path):
     """In order as for an upgrade, and the last one by kill -9."""
     with (

@@ -9,6 +9,8 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
@@ -52,6 +54,7 @@ def observe(commands: Commands, servers: str, lab: Lab, name: str) -> None:
     assert tail.wait(DEADLINE_S) == 0
 
 
+@pytest.mark.long
 def test_journals_that_begin_anew_accuse_nobody(broker, commands, mysqld, tmp_path):
     """A tail after another one from elsewhere, a file after another one of the same instances."""
     running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=60, seconds=60))

@@ -325,6 +325,7 @@ def is_of_worker_table(finding: Finding) -> bool:
     return finding.rule == "applier_not_failed" and key in explain(finding).sentence
 
 
+@pytest.mark.long
 def test_ordinary_days_are_accused_of_nothing(
     own_mysqld: Lab, broker: LocalBroker, tmp_path: Path
 ) -> None:

@@ -100,6 +100,7 @@ class Job:
         pytest.fail(f"waited in vain: {line!r} {self.process.stderr.read()!r}")
 
 
+@pytest.mark.long
 def test_killed_and_restarted_nothing_is_lost_and_nothing_is_said_twice(broker, tmp_path):
     """Killed in the middle of micro-batches; the last restart ends with all that the core finds."""
     servers = broker.bootstrap_servers

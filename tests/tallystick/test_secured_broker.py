@@ -221,6 +221,7 @@ def arguments_of_all() -> Iterator[set[bytes]]:
         thread.join()
 
 
+@pytest.mark.long
 def test_the_audit_does_with_its_rights_until_they_are_taken_away(
     run_as, secured_broker, tmp_path, started
 ):
