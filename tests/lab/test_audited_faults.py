@@ -57,7 +57,7 @@ def end_check(check: subprocess.Popen[bytes]) -> tuple[int, set[str]]:
 @pytest.mark.long
 def test_a_fleet_under_load_with_crashes_is_accused_of_nothing(own_mysqld: Lab) -> None:
     """Mixed load, and kill -9 of a source and two replicas meanwhile: no finding."""
-    load = own_mysqld.make_load(LoadPlan(SOURCES, rate=80, threads=4, seconds=60))
+    load = own_mysqld.make_load(LoadPlan(SOURCES, rate=80, threads=4, seconds=900))
     load.start()
     check = begin_check(own_mysqld, collections=6)
     crashes = 0

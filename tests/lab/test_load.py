@@ -129,7 +129,7 @@ def test_a_seed_decides_what_a_client_writes(mysqld: Lab) -> None:
 def test_a_load_outlives_its_server(mysqld: Lab) -> None:
     """A kill -9 costs errors that are counted; then it writes on, and leaves nothing prepared."""
     load = mysqld.make_load(
-        LoadPlan((SOURCE_A,), rate=200, threads=4, seconds=60, kinds=("innodb", "xa"))
+        LoadPlan((SOURCE_A,), rate=200, threads=4, seconds=900, kinds=("innodb", "xa"))
     )
     load.start()
     with session(mysqld.addresses()[SOURCE_A]) as server:

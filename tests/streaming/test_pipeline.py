@@ -132,7 +132,7 @@ def test_the_history_has_findings():
     ]
 
 
-@pytest.mark.parametrize("cut", [(37, 40), (400, 40), (37, None)])
+@pytest.mark.parametrize("cut", [(37, 40), (400, 40), (9, None)])
 def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, monkeypatch, cut):
     """Same findings in the tables and in the findings topic; each collection is validated once.
 
@@ -155,7 +155,8 @@ def test_spark_with_kafka_finds_what_the_core_finds(spark, broker, tmp_path, mon
     )  # fmt: skip
     metrics = run(spark, settings, validate=validate)
     with location_of(settings) as checkpoint:
-        assert (limit or 1024) == checkpoint.message_limit().limit
+        last = checkpoint.message_limit().limit
+    assert last == limit or (limit is None and last > message_limit.MESSAGES_FIRST)
     assert EXPECTED == table_reader.read_findings(tmp_path / "out")
     sent = as_the_schema_says("findings", servers, topics)
     assert set(finding_document(EXPECTED[0])) == set(sent[0]) - ORIGIN
@@ -426,10 +427,10 @@ def test_the_collector_asks_every_interval_and_goes_on_after_a_restart(spark, br
         wait_until(lambda: len(requests()) >= count, "requests")
         return query
 
-    drain(ask_until(3), 30)
+    drain(ask_until(5), 30)
     assert len(set(requests())) == len(requests()), "a clean stop repeats no request"
-    ask_until(6).stop()
-    drain(ask_until(9), 30)
+    ask_until(8).stop()
+    drain(ask_until(11), 30)
     found = list(dict.fromkeys(requests()))
     bodies = [json.loads(value) for _, value in found]
     ids = [body["collection_id"] for body in bodies]
@@ -438,7 +439,8 @@ def test_the_collector_asks_every_interval_and_goes_on_after_a_restart(spark, br
     times = [body["requested_at"] for body in bodies]
     assert sorted(set(times)) == times
     assert abs(times[-1] - time.time() * 1e6) < 90_000_000
-    assert 250_000 < times[2] - times[1] < 10_000_000
+    # However late one of them is: at most one is made between two multiples of the interval.
+    assert times[4] - times[0] > 1_000_000
 
 
 def test_a_run_ends_when_it_is_told_to(spark, broker, tmp_path):

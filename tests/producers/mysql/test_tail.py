@@ -201,7 +201,7 @@ def test_a_crash_of_the_server_is_told_between_its_boots(mysqld: Lab) -> None:
     """After kill -9 under load the start stands between the files, with the recovered end."""
     with running(settings_of(mysqld, SOURCE_A)) as tail:
         tail.collect("before")
-        running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=150, seconds=60, seed=7))
+        running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=150, seconds=900, seed=7))
         running_load.start()
         records = tail.tail.journal.records
         wait_for(lambda: tail.tail.journal.records > records + 200, lambda: tail.notices)
