@@ -19,7 +19,7 @@ from tallystick.coordinates.logs.event_window import (
     TYPE,
     Mark,
 )
-from tallystick.coordinates.logs.relay_reader import (
+from tallystick.coordinates.logs.group_queue import (
     Q_END,
     Q_FILE,
     Q_GNO,
@@ -211,14 +211,14 @@ def _passed(
     if applied is None or relay.base_name != applied.base_name:
         return None, _NONE
     known = row.binlog.logged.freeze() | history.applied_lost
-    groups = relay.applied_groups(applied.file_number, applied.position)
+    groups = relay.queue.until(applied.file_number, applied.position)
     named = groups[groups[:, Q_SID] >= 0]
     if row.server.logs_everything:
         return GtidSet.from_groups(relay.sids, named[:, Q_SID], named[:, Q_GNO]) - known, _NONE
     is_late = named[:, Q_TYPE] != _XID
     before = history.applied
     if before is not None and before.base_name == applied.base_name:
-        passed_before = len(relay.applied_groups(before.file_number, before.position))
+        passed_before = relay.queue.count_until(before.file_number, before.position)
         is_late[: int((groups[:passed_before, Q_SID] >= 0).sum())] = False
     passed, late = (
         GtidSet.from_groups(relay.sids, some[:, Q_SID], some[:, Q_GNO]) - known
@@ -301,11 +301,9 @@ def _stored_group(
 
 
 def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int] | None:
-    queue = relay.queue()
-    is_here = (queue[:, Q_FILE] == stored.file_number) & (queue[:, Q_END] == stored.position)
-    hits = is_here.nonzero()[0]
-    if len(hits):
-        return int(queue[hits[-1], Q_SOURCE_FILE]), int(queue[hits[-1], Q_SOURCE_END])
+    group = relay.queue.at(stored.file_number, stored.position)
+    if group is not None:
+        return int(group[Q_SOURCE_FILE]), int(group[Q_SOURCE_END])
     found = relay.window.find_end(stored.file_number, stored.position)
     if found is None:
         return None
@@ -326,9 +324,12 @@ def _has_moved_on(
     if source is None or source.file_number != end.file_number or source < end:
         return False
     applied_to = (stored.file_number, stored.position)
-    queue = relay.queue()[len(relay.applied_groups(*applied_to)) :]
-    is_same_file = len(queue) > 0 and queue[0, Q_SOURCE_FILE] == end.file_number
-    if is_same_file and end.position < queue[0, Q_SOURCE_END] <= source.position:
+    group = relay.queue.first_after(*applied_to)
+    if (
+        group is not None
+        and group[Q_SOURCE_FILE] == end.file_number
+        and end.position < group[Q_SOURCE_END] <= source.position
+    ):
         return False
     rows = relay.window.after(*applied_to)
     rows = rows[_OF_SOURCE[rows[:, MARK]]]
@@ -345,20 +346,15 @@ def _has_commit_between(
     """Whether a remembered XID is after the first coordinates and not after the last."""
     if last is None:
         return False
-    commits = [
-        int((groups[:, Q_TYPE] == _XID).sum())
-        for groups in (
-            relay.applied_groups(first.file_number, first.position),
-            relay.applied_groups(last.file_number, last.position),
-        )
-    ]
-    return commits[1] > commits[0]
+    groups = relay.queue.until(last.file_number, last.position)
+    before = relay.queue.count_until(first.file_number, first.position)
+    return bool((groups[before:, Q_TYPE] == _XID).any())
 
 
 def _is_next_statement(relay: RelayReader, stored: LogCoordinates, applied: LogCoordinates) -> bool:
     """Whether the stored coordinates end the one group after the applied ones, a statement."""
-    groups = relay.applied_groups(stored.file_number, stored.position)
-    more = len(groups) - len(relay.applied_groups(applied.file_number, applied.position))
+    groups = relay.queue.until(stored.file_number, stored.position)
+    more = len(groups) - relay.queue.count_until(applied.file_number, applied.position)
     return more == 1 and int(groups[-1][Q_TYPE]) == EventType.QUERY
 
 
@@ -375,7 +371,7 @@ def _committed_after(
     for name, other in row.relays.items():
         if name != state.channel:
             others = others | other.received_ever.freeze()
-    groups = relay.applied_groups(applied.file_number, applied.position)
+    groups = relay.queue.until(applied.file_number, applied.position)
     for group in groups[::-1]:
         end = LogCoordinates(stored.base_name, int(group[Q_FILE]), int(group[Q_END]))
         if end <= stored:

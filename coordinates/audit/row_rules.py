@@ -353,7 +353,7 @@ def _remember_channel(
     applied = evidence.applied
     if applied is not None and evidence.passed is not None and evidence.gtid_executed is not None:
         history.applied_lost = history.applied_lost | evidence.not_executed()
-        relay.drop_applied(applied.file_number, applied.position)
+        relay.queue.drop_until(applied.file_number, applied.position)
     if evidence.retrieved is not None and relay.received_is_complete:
         history.received = relay.received.freeze()
 

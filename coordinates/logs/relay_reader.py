@@ -13,6 +13,17 @@ from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LO
 from tallystick.coordinates.events.log_events import EventClass
 from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.logs.event_window import EventWindow, Mark
+from tallystick.coordinates.logs.group_queue import (
+    Q_END,
+    Q_FILE,
+    Q_GNO,
+    Q_SID,
+    Q_SOURCE_END,
+    Q_SOURCE_FILE,
+    Q_TYPE,
+    QUEUE_COLUMNS,
+    GroupQueue,
+)
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.log_reader import LogReader
 from tallystick.coordinates.state_codec import TRANSIENT
@@ -42,12 +53,6 @@ WRAP_ZONE = 2**30
 # Names of members are looked up by a function each time; these are read for every event.
 _FRAMING, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
 _ANONYMOUS_GTID = int(EventType.ANONYMOUS_GTID)
-
-QUEUE_COLUMNS = 7
-Q_FILE, Q_END, Q_SOURCE_FILE, Q_SOURCE_END, Q_SID, Q_GNO, Q_TYPE = range(QUEUE_COLUMNS)
-"""`Q_TYPE`: the event that ends the group."""
-QUEUE_MAX = 16384
-QUEUE_KEPT_BEHIND = 64
 
 
 @dataclass(eq=False)
@@ -95,18 +100,15 @@ class RelayReader(LogReader):
     follows_hole: bool = False
     may_step_back: bool = True
     steps_back: int = 0
-    _queue: npt.NDArray[np.int64] = field(
-        default_factory=lambda: np.empty((0, QUEUE_COLUMNS), dtype=np.int64)
-    )
-    _queue_fresh: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
-    queue_is_full: bool = False
+    queue: GroupQueue = field(default_factory=GroupQueue)
+    """Received groups not yet known to be applied, and a few before them."""
     has_anonymous: bool = False
     _gathered: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
     def compact(self) -> None:
         """As of every log; and bring the queue into the one array that is saved."""
         super().compact()
-        self.queue()
+        self.queue.compact()
 
     # Files
 
@@ -119,6 +121,8 @@ class RelayReader(LogReader):
                 return False
             self.begin_lineage()
         is_known = self.base_name == base_name and self.end >= 0
+        if not is_known:
+            self.queue.clear()
         self.is_next_file = is_known and file_number == self.file_number + 1
         if not is_known and event.start > FIRST_POSITION:
             self.group_state = GroupState.RESYNC
@@ -273,7 +277,7 @@ class RelayReader(LogReader):
             group.gno,
             event.type,
         )
-        self._queue_fresh.append(row)
+        self.queue.add(row)
         if not self._gathered:
             self.reporter.hold(self.emit_gathered)
         self._gathered_at = self.reporter.position
@@ -364,7 +368,7 @@ class RelayReader(LogReader):
         rows[:, Q_SID] = scan.sid
         rows[:, Q_GNO] = scan.gno
         rows[:, Q_TYPE] = run["type"][scan.ends]
-        self._enqueue(rows)
+        self.queue.extend(rows)
         self.source_end = self.position_end = int(fields[-1])
         self.has_fallen = self.has_unpositioned = False
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
@@ -380,41 +384,6 @@ class RelayReader(LogReader):
                 run["type"][scan.ends],
             )
             self._emit_received(columns)
-
-    # Groups that wait to be applied
-
-    def _enqueue(self, rows: npt.NDArray[np.int64]) -> None:
-        queue = self.queue()
-        if self.queue_is_full:
-            return  # no group is queued after one that was left out
-        room = QUEUE_MAX - len(queue)
-        self.queue_is_full = len(rows) > room
-        self._queue = np.concatenate((queue, rows[:room])) if len(queue) else rows[:room]
-
-    def queue(self) -> npt.NDArray[np.int64]:
-        """Received groups not yet known to be applied, and a few before them, in order."""
-        if self._queue_fresh:
-            rows = np.array(self._queue_fresh, dtype=np.int64)
-            self._queue_fresh = []
-            self._enqueue(rows)
-        return self._queue
-
-    def drop_applied(self, file_number: int, position: int) -> None:
-        """Forget the groups that end at or before the applied position, but for the last few."""
-        queue = self.queue()
-        applied = len(self.applied_groups(file_number, position))
-        self._queue = queue[max(0, applied - QUEUE_KEPT_BEHIND) :].copy()
-        if self.queue_is_full and applied >= len(queue):
-            self.queue_is_full = False
-
-    def applied_groups(self, file_number: int, position: int) -> npt.NDArray[np.int64]:
-        """Queue rows of the groups that end at or before the position."""
-        queue = self.queue()
-        earlier = (queue[:, Q_FILE] < file_number) | (
-            (queue[:, Q_FILE] == file_number) & (queue[:, Q_END] <= position)
-        )
-        applied: npt.NDArray[np.int64] = queue[earlier]
-        return applied
 
     def arriving(self) -> GtidSet:
         """The GTID of the group whose end is not read yet."""
@@ -436,9 +405,7 @@ class RelayReader(LogReader):
         self.forgotten = self.cut = GtidSet.EMPTY
         self.has_restarted = False
         self.may_step_back = True
-        self._queue = self._queue[:0]
-        self._queue_fresh = []
-        self.queue_is_full = False
+        self.queue.clear()
         self.drop_open_group()
 
     def forget_files(self) -> None:
@@ -475,5 +442,4 @@ class RelayReader(LogReader):
         self.may_step_back = True
         self.emit_gathered()
         self.follows_hole = True
-        self._queue = self._queue[:0]
-        self._queue_fresh = []
+        self.queue.clear()

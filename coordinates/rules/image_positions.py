@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.logs.relay_reader import Q_END, Q_FILE, Q_GNO, Q_SID, Q_TYPE
+from tallystick.coordinates.logs.group_queue import Q_END, Q_FILE, Q_GNO, Q_SID, Q_TYPE
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
@@ -187,7 +187,7 @@ def _judge_stored(
     """Whether no transaction between the stored and the applied position left the row as it was."""
     if server.workers:
         return HOLDS  # the row is a low-water mark
-    groups = relay.applied_groups(applied.file_number, applied.position)
+    groups = relay.queue.until(applied.file_number, applied.position)
     for group in groups[::-1]:
         end = LogCoordinates(stored.base_name, int(group[Q_FILE]), int(group[Q_END]))
         if end <= stored:
@@ -203,7 +203,7 @@ def _judge_executed(stored: LogCoordinates, executed: GtidSet | None, relay: Rel
     """Whether the image's GTID set has what the stored position has passed."""
     if executed is None:
         return Undecided(NO_SET)
-    groups = relay.applied_groups(stored.file_number, stored.position)
+    groups = relay.queue.until(stored.file_number, stored.position)
     groups = groups[groups[:, Q_SID] >= 0]
     missing = GtidSet.from_groups(relay.sids, groups[:, Q_SID], groups[:, Q_GNO]) - executed
     if not missing:

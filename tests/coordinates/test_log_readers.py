@@ -10,11 +10,12 @@ import pytest
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tallystick.coordinates.logs import log_reader, redo_log, relay_reader
+from tallystick.coordinates.logs import group_queue, log_reader, redo_log
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
 from tallystick.coordinates.logs.event_window import EventWindow, pack_row
+from tallystick.coordinates.logs.group_queue import Q_END, Q_GNO
 from tallystick.coordinates.logs.log_groups import GroupState
-from tallystick.coordinates.logs.relay_reader import Q_END, Q_GNO, RelayReader
+from tallystick.coordinates.logs.relay_reader import RelayReader
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal, audit
@@ -111,7 +112,7 @@ def test_a_relay_log_that_begins_anew_is_like_one_never_read():
     relay.copy(more[0])
     relay.copy(more[1])
     reader = relay_of(journal.records[:-1])
-    assert len(reader.queue())
+    assert len(reader.queue)
     assert reader.arriving()
     lineage, received, steps_back = reader.lineage, reader.received_ever, reader.steps_back
     reader.begin_lineage()
@@ -197,9 +198,9 @@ def test_after_a_gap_of_a_relay_log_no_group_waits_to_be_applied():
     journal, relay, more = replica()
     relay.copy(more[0])
     reader = relay_of(journal)
-    assert 4 == len(reader.queue())
+    assert 4 == len(reader.queue)
     reader.mark_gap()
-    assert 0 == len(reader.queue())
+    assert 0 == len(reader.queue)
     assert not reader.received_is_complete
     assert (-1, -1, -1) == (reader.source_end, reader.position_end, reader.end)
 
@@ -208,15 +209,16 @@ def test_after_a_gap_of_a_relay_log_no_group_waits_to_be_applied():
 @pytest.mark.parametrize(
     ("received", "expected"),
     [
-        (5, [[1, 2, 3, 4], [3, 4, 5], [3, 4, 5, 6], [3, 4, 5, 6, 7], [3, 4, 5, 6, 7]]),
-        (6, [[1, 2, 3, 4], [1, 2, 3, 4, 5], [3, 4, 5], [3, 4, 5], [3, 4, 5]]),
+        (5, [range(1, 5), range(3, 6), range(3, 7), range(3, 8), range(3, 9)]),
+        (6, [range(1, 5), range(1, 6), range(1, 7), range(1, 7), range(1, 7)]),
     ],
 )
 def test_no_group_is_queued_after_one_that_was_left_out(monkeypatch, fast_min, received, expected):
     """What waits to be applied is without a hole; 3 are applied when so many were received."""
     monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
-    monkeypatch.setattr(relay_reader, "QUEUE_MAX", 5)
-    monkeypatch.setattr(relay_reader, "QUEUE_KEPT_BEHIND", 1)
+    monkeypatch.setattr(group_queue, "PACKED_GROUPS", 3)
+    monkeypatch.setattr(group_queue, "BYTES_MAX", 1)
+    monkeypatch.setattr(group_queue, "KEPT_BEHIND", 1)
     journal, relay, more = replica()
     records, waiting = len(journal.records), []
     for group in more:
@@ -227,17 +229,18 @@ def test_no_group_is_queued_after_one_that_was_left_out(monkeypatch, fast_min, r
     [block] = blocks_from_lines([json.dumps(one) for one in journal.records])
 
     def gnos() -> list[int]:
-        return reader.queue()[:, Q_GNO].tolist()
+        return reader.queue.rows()[:, Q_GNO].tolist()
 
     for number, first in enumerate(range(records, len(block) - 5, 5), 4):
         result.audit.absorb(block.take(first, first + 5))
         if number == received:
-            reader.drop_applied(1, int(reader.queue()[2, Q_END]))
+            reader.queue.drop_until(1, int(reader.queue.rows()[2, Q_END]))
         waiting.append(gnos())
-    assert waiting == expected
-    reader.drop_applied(1, reader.end)
-    assert gnos() == expected[-1][-1:]
-    assert not reader.queue_is_full
+    assert waiting == [list(some) for some in expected]
+    assert reader.queue.is_full
+    reader.queue.drop_until(1, reader.end)
+    assert gnos() == [expected[-1][-1]]
+    assert not reader.queue.is_full
 
 
 def test_a_group_is_arriving_from_its_gtid_to_its_end():
