@@ -61,6 +61,10 @@ logger.native.level = error
 """
 
 
+WORKERS_PYTHON = "spark.pyspark.python"
+"""The property that names the Python of a cluster's workers."""
+
+
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
     """What a caller decides about Spark.
@@ -68,13 +72,15 @@ class SessionSettings:
     Attributes:
         jars: Jars of Spark's Kafka source; empty when no query reads Kafka.
         log_file: Where the output of the JVM and of its Python workers go.
-        master: Spark's master URL.
+        master: Spark's master URL; on a cluster's workers Python and the directories of the job are
+            where they are here (docs/cluster.md).
         shuffle_partitions: How many parts the instances are spread over, each audited by one Python
             worker at a time. The checkpoint of the auditor query fixes it at its first run.
         memory: Heap of the driver, which in local mode is all of Spark.
         app_name: Name of the application in Spark's own views.
         java_options: More options of the driver's JVM.
         environment: Variables of the JVM and of its workers, as those that hold secrets.
+        properties: More of Spark's properties, none of those that are set here.
     """
 
     jars: Sequence[Path]
@@ -85,10 +91,23 @@ class SessionSettings:
     app_name: str = "tallystick"
     java_options: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
 
 
 def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
-    """Every Spark setting of the job, in the form of ``spark.…`` keys."""
+    """Every Spark setting of the job, in the form of ``spark.…`` keys.
+
+    Raises:
+        SessionError: A property is given that the job sets itself.
+    """
+    conf = _own_conf(settings, log4j2_file)
+    for name in settings.properties:
+        if name in conf:
+            raise SessionError(f"The Spark property {name!r} is set by tallystick itself.")
+    return {**conf, **settings.properties}
+
+
+def _own_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
     # Not resolved: in a checkout this package is reached through a link in tallystick/.
     packages = str(Path(__file__).absolute().parents[2])
     conf = {
@@ -160,11 +179,12 @@ def start_session(settings: SessionSettings) -> SparkSession:
     """Starts the session; the JVM and its workers write to the log file only.
 
     Raises:
-        SessionError: Spark did not start; the message has the end of the log file.
+        SessionError: Spark did not start, and the message has the end of the log file; or a
+            property is given that the job sets itself.
     """
     settings.log_file.parent.mkdir(parents=True, exist_ok=True)
     # Otherwise workers run the system's python3, which has none of our dependencies.
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = settings.properties.get(WORKERS_PYTHON, sys.executable)
     if settings.master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="tallystick-spark-") as directory:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +41,7 @@ ALERT_PREFIX = "TALLYSTICK_ALERT_"
 """Values of an alert, in the environment of a command that it is handed to."""
 PASSWORD_PREFIX = "TALLYSTICK_MYSQL_PASSWORD"  # noqa: S105  its name, not its value
 """Passwords of servers, which ``producers.mysql.settings`` reads: secrets are no settings."""
+_SECRET = re.compile("secret|password|token", re.IGNORECASE)
 
 Origin = Literal["flag", "environment", "file", "default"]
 
@@ -133,6 +136,11 @@ class Settings(BaseSettings):
     spark_memory: Annotated[
         str, Field(pattern=r"^[1-9]\d*[mg]$", description="heap of Spark's driver")
     ] = "2g"
+    spark_properties: Annotated[
+        dict[str, str],
+        NoDecode,
+        Field(description="more of Spark's own properties (docs/cluster.md)"),
+    ] = {}
     spark_partitions: Annotated[
         int,
         Field(ge=1, le=10_000, description="parts of the audit's state; fixed by the first run"),
@@ -212,6 +220,28 @@ class Settings(BaseSettings):
         if isinstance(value, str):
             return tuple(part.strip() for part in value.split(",") if part.strip())
         return value
+
+    @field_validator("spark_properties", mode="before")
+    @classmethod
+    def _properties(cls, value: Any) -> Any:
+        """The environment has them as a JSON object."""
+        if isinstance(value, str):
+            try:
+                return json.loads(value)
+            except ValueError as error:
+                raise ValueError(f"is no JSON object: {error}") from None
+        return value
+
+    @field_validator("spark_properties")
+    @classmethod
+    def _fit_properties(cls, properties: dict[str, str]) -> dict[str, str]:
+        """They are handed to Spark as arguments, which every user of the machine can read."""
+        for name in properties:
+            if not name.startswith("spark."):
+                raise ValueError(f"{name!r} is no property of Spark: those begin with 'spark.'")
+            if _SECRET.search(name):
+                raise ValueError(f"{name!r} is a secret, which is no setting: docs/cluster.md")
+        return properties
 
     @field_validator("disabled")
     @classmethod
@@ -299,8 +329,8 @@ def _sentence(error: ValidationError, origins: Mapping[str, Origin]) -> str:
     }[origin]
     message = first["msg"].removeprefix("Value error, ")
     found = str(first["input"])
-    # Of an address with a user a password may be part.
-    shown = "" if "@" in found else f", found {found[:80]!r}"
+    # Of an address with a user a password may be part, and of properties that are not fit.
+    shown = "" if "@" in found or name == "spark_properties" else f", found {found[:80]!r}"
     return f"{where}: {message[:1].lower()}{message[1:]}{shown}"
 
 

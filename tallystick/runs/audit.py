@@ -161,5 +161,6 @@ class Audit:
             shuffle_partitions=settings.spark_partitions,
             memory=settings.spark_memory,
             environment=self._kafka.environment,
+            properties=settings.spark_properties,
         )
         return job, session

@@ -35,6 +35,10 @@ class Commands:
             "TALLYSTICK_BOOTSTRAP_SERVERS": bootstrap_servers,
             "TALLYSTICK_TOPIC_PREFIX": f"t{uuid.uuid4().hex[:8]}",
         }
+        self.set(**settings)
+
+    def set(self, **settings: str) -> None:
+        """More settings of those that are started from now on."""
         self._environment |= {f"TALLYSTICK_{name.upper()}": v for name, v in settings.items()}
 
     @property

@@ -117,6 +117,34 @@ def test_an_unfit_address_keeps_its_password(tallystick, name):
     assert "sesame" not in ran.err
 
 
+@pytest.mark.parametrize(
+    ("properties", "said"),
+    [
+        ("open sesame", "is no JSON object"),
+        ('["sesame"]', "valid dictionary"),
+        ('{"executor.memory": "sesame"}', "'executor.memory' is no property of Spark"),
+        ('{"spark.authenticate.secret": "sesame"}', "'spark.authenticate.secret' is a secret"),
+    ],
+)
+def test_unfit_properties_of_spark_are_not_shown(tallystick, monkeypatch, properties, said):
+    """Whatever is wrong with them: they may hold a secret."""
+    monkeypatch.setenv("TALLYSTICK_SPARK_PROPERTIES", properties)
+    ran = tallystick("config")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "TALLYSTICK_SPARK_PROPERTIES: " in ran.err
+    assert said in ran.err
+    assert "sesame" not in ran.err
+
+
+def test_properties_of_spark_come_from_file_or_environment(tallystick, monkeypatch):
+    """A table of the file, or a JSON object."""
+    FILE.write_text('[spark_properties]\n"spark.executor.memory" = "3g"\n')
+    assert load().settings.spark_properties == {"spark.executor.memory": "3g"}
+    monkeypatch.setenv("TALLYSTICK_SPARK_PROPERTIES", '{"spark.cores.max": "4"}')
+    assert load().settings.spark_properties == {"spark.cores.max": "4"}
+    assert "spark.cores.max" in tallystick("config").out
+
+
 def test_a_bad_flag_is_misuse(tallystick):
     """A flag's unfit value is quoted under the flag's name."""
     ran = tallystick("replay", "x", "--disable", "no_such")
