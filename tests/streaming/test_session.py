@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
+from zipimport import zipimporter
 
 import pytest
 
@@ -31,3 +33,15 @@ def test_on_a_cluster_the_driver_says_where_it_is():
     assert "127.0.0.1" == conf()["spark.driver.host"]
     properties = {"spark.driver.host": "audit-1"}
     assert "audit-1" == conf(master="spark://m:7077", properties=properties)["spark.driver.host"]
+
+
+def test_workers_read_no_archive_for_each_task(spark):
+    """Those on Python's path are read anew whenever it forgets what it knows of the path."""
+
+    def archives(_):
+        finders = sys.path_importer_cache.values()
+        return [finder.archive for finder in finders if isinstance(finder, zipimporter)]
+
+    tasks = spark.sparkContext.parallelize([0, 1], 2)
+    assert [[], []] == tasks.map(archives).collect()
+    assert [[], []] == tasks.map(archives).collect()
