@@ -36,7 +36,15 @@ from confluent_kafka import Consumer, Producer
 
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
-from tallystick.coordinates.events.journal import Block, BlockBuilder, QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import (
+    Block,
+    BlockBuilder,
+    QueryVerb,
+    RecordType,
+    RedoType,
+    Stream,
+)
+from tallystick.coordinates.events.json_lines import REDO_FIELDS
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.values.binlog import EventType
@@ -129,12 +137,16 @@ _KEPT = ("log_pos", "server_id", "checksum", "last_committed", "sequence_number"
 
 def add_record(builder: BlockBuilder, record: dict[str, Any]) -> None:
     """One parsed message into columns, without any of the checks that a block's reader makes."""
+    if record["kind"] == "redo":
+        fields: dict[str, Any] = {name: record[name] for name in REDO_FIELDS if name in record}
+        builder.redo_event(RedoType[record["type"]], fields.pop("lsn"), ts=record["ts"], **fields)
+        return
     stream = _STREAMS.get(record["kind"])
     if stream is None:
         kind = RecordType[record["kind"].upper()]
         builder.server_record(kind, record, ts=record["ts"], channel=record.get("channel"))
         return
-    fields: dict[str, Any] = {name: record[name] for name in _KEPT if name in record}
+    fields = {name: record[name] for name in _KEPT if name in record}
     if "gtid" in record:
         fields["sid"], _, gno = record["gtid"].rpartition(":")
         fields["gno"] = int(gno)
