@@ -91,7 +91,7 @@ def _shown(
         "relay_end": end,
         "journal_relay": before,
         "doubt": _relay_doubt(state.relay, before, relay),
-        "journal_read": _read_end(relay),
+        "journal_read": _read_end(relay, state.executed),
         "journal_retrieved": relay.received.freeze() | relay.arriving()
         if relay.received_is_complete
         else None,
@@ -172,14 +172,18 @@ def _is_after(
     return is_after
 
 
-def _read_end(relay: RelayReader) -> LogCoordinates | None:
-    """The highest source coordinates that the relay log named; the start when none yet."""
+def _read_end(relay: RelayReader, named: LogCoordinates | None) -> LogCoordinates | None:
+    """The highest source coordinates that the relay log named; the start when none yet.
+
+    None where it is not known whether it named these: after a gap the receiver may have connected
+    anew, further back than it had been.
+    """
     if relay.source_base is None or relay.has_unpositioned:
         return None
-    number, end = relay.source_high
-    if number < 1:
-        return LogCoordinates(relay.source_base, 1, 0)
-    return LogCoordinates(relay.source_base, number, max(end, 0))
+    number, end = max(relay.source_high, (1, 0))
+    read = LogCoordinates(relay.source_base, number, max(end, 0))
+    is_beyond = named is not None and same_family(named, read) and named > read
+    return None if relay.has_missed and is_beyond else read
 
 
 def _events_between(
@@ -269,7 +273,8 @@ def _stored_in(
 ) -> dict[str, Any]:
     """What the relay log shows of stored coordinates."""
     stored, applied = state.stored_applied, state.applied
-    values: dict[str, Any] = {"relay_read": _read_end(relay) if relay.source_high[0] >= 1 else None}
+    read = _read_end(relay, state.stored_read) if relay.source_high[0] >= 1 else None
+    values: dict[str, Any] = {"relay_read": read}
     if stored is None or relay.base_name != stored.base_name:
         return values
     values["shows_stored"] = True

@@ -69,6 +69,8 @@ class RelayReader(LogReader):
         source_end: Source position after the last event, 64 bits, -1 not known.
         source_high: Highest (file number, position) read of the source; relay log recovery gives
             up what was received, not what was executed of it.
+        has_missed: Whether events were not seen, so that more may have been read than
+            ``source_high`` says.
         steps_back: How often a new connection began at an earlier position of the source's log; the
             applier then executes the source's ROTATE, and Ex steps back as well.
         position_end: Source position after the very last event, even where it fell.
@@ -95,6 +97,7 @@ class RelayReader(LogReader):
     source_base: str | None = None
     source_end: int = ABSENT
     source_high: tuple[int, int] = (ABSENT, ABSENT)
+    has_missed: bool = False
     has_fallen: bool = False
     has_unpositioned: bool = False
     follows_hole: bool = False
@@ -127,6 +130,7 @@ class RelayReader(LogReader):
         if not is_known and event.start > FIRST_POSITION:
             self.group_state = GroupState.RESYNC
             self.received_is_complete = False
+            self.has_missed = True
         self.base_name = base_name
         self.file_number = file_number
         self.offsets_doubtful = False
@@ -244,6 +248,8 @@ class RelayReader(LogReader):
             self._report_unreadable_head(f"{self.file_name}:{event.start}", text, error)
             self.received_is_complete = False
             return
+        if self.source_high[0] < 1 and previous:
+            self.has_missed = True  # files of before were not seen
         received = self.received.freeze()
         if self.received_is_complete and not received <= previous:
             # Relay logs were given up and begun anew; only then does the head know less.
@@ -417,6 +423,7 @@ class RelayReader(LogReader):
         self.source_base = None
         self.source_end = self.position_end = ABSENT
         self.source_high = (ABSENT, ABSENT)
+        self.has_missed = False
 
     def reconnected(self) -> None:
         """The receiver connected anew: the source position may step back."""
@@ -439,6 +446,7 @@ class RelayReader(LogReader):
         """Part of the relay file is missing: Q is a lower bound until the next PREVIOUS_GTIDS."""
         super().lose_continuity()
         self.received_is_complete = False
+        self.has_missed = True
         self.may_step_back = True
         self.emit_gathered()
         self.follows_hole = True

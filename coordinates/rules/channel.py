@@ -172,9 +172,9 @@ class ChannelEvidence:
     undecided_when=(
         "one of the two was not read, their base names differ (after a failover, old groups are"
         " still being applied), the channel is gtid_only and keeps no positions, or the relay"
-        " log was not observed and the channel may ask by GTID set: a new connection begins"
-        " further back than what is applied; or the executed one is beyond 4 GiB, modulo which a"
-        " relay log names positions"
+        " log was not observed, or not all of it, and the channel may ask by GTID set: a new"
+        " connection begins further back than what is applied; or the executed one is beyond 4"
+        " GiB, modulo which a relay log names positions"
     ),
     sources=("WL#2775, Master_info and Relay_log_info",),
     remedy=(

@@ -169,7 +169,7 @@ def _judge_read(
     """Whether the stored read position is within what was received."""
     if stored is None or relay.source_base != stored.base_name:
         return HOLDS
-    if (stored.file_number, stored.position) <= relay.source_high:
+    if relay.has_missed or (stored.file_number, stored.position) <= relay.source_high:
         return HOLDS
     # Skipped groups move the receiver without leaving relay events.
     if read is None or read.base_name != stored.base_name or stored <= read:

@@ -67,6 +67,7 @@ class Topic:
         self._rng = rng
         self._rates = rates
         self._held: dict[bytes, tuple[int, Message]] = {}
+        self._dropped: list[Block] = []
 
     def append(self, block: Block, *, may_vanish: bool) -> None:
         key = block.instance_id.encode()
@@ -80,7 +81,7 @@ class Topic:
             self._held[key] = block.next_sequence, message
             return
         if happened == "dropped":
-            self.lost[happened] += 1
+            self._dropped.append(block)
             return
         if happened == "cut":
             message = replace(message, value=message.value[: rng.randrange(len(message.value))])
@@ -112,7 +113,15 @@ class Topic:
         return ""
 
     def release(self) -> None:
-        """What was held back comes now."""
+        """What was held back comes now; what was dropped, and not sent again, is lost."""
+        for block in self._dropped:
+            sent = [
+                range(other.first_sequence, other.next_sequence)
+                for other in self.published(block.instance_id)
+                if other.epoch == block.epoch
+            ]
+            numbers = range(block.first_sequence, block.next_sequence)
+            self.lost["dropped"] += any(all(n not in some for some in sent) for n in numbers)
         for key, (_, message) in self._held.items():
             self.partitions[key[-1] % PARTITIONS].append(message)
         self._held.clear()
