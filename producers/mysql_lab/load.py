@@ -111,7 +111,7 @@ class Load:
         self._addresses = addresses
         self._password = password
         self._stop = threading.Event()
-        self._began_s = 0.0
+        self._began_s = self._end_s = 0.0
         self._writers: list[_Writer] = []
 
     def start(self) -> None:
@@ -126,13 +126,14 @@ class Load:
                 _roll_back_leftovers(admin)
                 _make_tables(admin, database_of(name))
         self._began_s = time.monotonic()
+        self._end_s = self._began_s + plan.seconds
         self._writers = [
             _Writer(
                 index,
                 plan,
                 database=database_of(name),
                 connect=self._connector(name),
-                end_s=self._began_s + plan.seconds,
+                end_s=self._end_s,
                 stop=self._stop,
             )
             for index, name in zip(range(plan.threads), cycle(plan.servers), strict=False)
@@ -148,11 +149,12 @@ class Load:
     def stop(self) -> None:
         """Asks the threads to end before their time; `finish` follows."""
         self._stop.set()
+        self._end_s = min(self._end_s, time.monotonic())
 
     def finish(self) -> LoadReport:
         """Waits for the threads; returns what they have done."""
         report = LoadReport()
-        end = self._began_s + self._plan.seconds + END_DEADLINE_S
+        end = self._end_s + END_DEADLINE_S
         for writer in self._writers:
             while writer.is_alive() and time.monotonic() < end:
                 writer.join(0.2)  # in pieces, so that a signal is seen
@@ -235,7 +237,8 @@ class _Writer(threading.Thread):
             connection = self._one(connection)
             # Who is late catches up a little, and forgets what a crash has cost.
             turn_s = max(turn_s + interval_s, time.monotonic() - CATCH_UP_S)
-        while self._prepared is not None and time.monotonic() < self._end_s + END_DEADLINE_S / 2:
+        deadline = time.monotonic() + END_DEADLINE_S / 2
+        while self._prepared is not None and time.monotonic() < deadline:
             connection = self._attempt(connection, "", self._end_prepared)
         if connection is not None:
             connection.close()
@@ -270,7 +273,7 @@ class _Writer(threading.Thread):
             if connection is not None:
                 with suppress(pymysql.err.Error):  # it was lost: that is why we are here
                     connection.close()
-            self._stop_asked.wait(RETRY_S)
+            time.sleep(RETRY_S)  # also after it was asked to stop: what is prepared is ended
             return None
         if kind:
             self.writes[kind] += 1

@@ -57,7 +57,7 @@ def observe(commands: Commands, servers: str, lab: Lab, name: str) -> None:
 @pytest.mark.long
 def test_journals_that_begin_anew_accuse_nobody(broker, commands, mysqld, tmp_path):
     """A tail after another one from elsewhere, a file after another one of the same instances."""
-    running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=60, seconds=900))
+    running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=20, seconds=900))
     running_load.start()
     try:
         for name in ("one", "two"):

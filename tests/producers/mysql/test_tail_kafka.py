@@ -91,7 +91,7 @@ def test_a_tail_killed_under_load_goes_on_without_a_gap(
         journal.extend(reader.poll(0.2))
         return sum(len(block) for block in journal)
 
-    running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=100, seconds=900))
+    running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=40, seconds=900))
     running_load.start()
     try:
         first = subprocess.Popen(command, stderr=subprocess.PIPE)
@@ -162,7 +162,7 @@ def test_a_second_tail_of_a_server_ends_the_first_and_accuses_nobody(
         request = CollectRequest(name, time.time_ns() // 1_000)
         send_request(broker.bootstrap_servers, request, f"{prefix}.collect")
 
-    running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=60, seconds=900))
+    running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=20, seconds=900))
     running_load.start()
     try:
         first = tail("one")
