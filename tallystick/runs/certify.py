@@ -1,0 +1,174 @@
+"""The coordinates of a backup, read from its files and judged against journals."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tallystick.certify.backup import UnreadableBackupError
+from tallystick.certify.formats import HEAD_BYTES, Form, all_forms, files_of
+from tallystick.certify.history import histories_of
+from tallystick.certify.judge import Judgement, judge
+from tallystick.certify.statements import start_statements
+from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
+from tallystick.coordinates.events.later_epochs import in_later_epochs
+from tallystick.coordinates.values.errors import JournalError
+from tallystick.errors import MisuseError
+from tallystick.runs.replay import lines_of, refusal
+from tallystick.settings import suggestion
+
+if TYPE_CHECKING:
+    from tallystick.certify.backup import Backup
+    from tallystick.certify.history import History
+    from tallystick.coordinates.events.journal import Block
+
+_GZIP_MAGIC = b"\x1f\x8b"
+_PACKED = {
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\x04\x22\x4d\x18": "lz4",
+    b"qpress10": "qpress",
+    b"XBCRYP": "xbcrypt",
+    b"XBSTCK": "xbstream",
+}
+_PACKED_SUFFIXES = (".zst", ".lz4", ".qp", ".xbcrypt")
+
+
+def certify(path: Path, journals: Sequence[str], instance_id: str | None) -> Judgement:
+    """Judge the coordinates in a backup.
+
+    Args:
+        path: The backup: its directory, or a file of it.
+        journals: JSON Lines, of several observers in the order in which they are given.
+        instance_id: The server that it was taken from, None: the one that fits.
+
+    Raises:
+        MisuseError: A file cannot be read, or is not in its form.
+    """
+    backup = read_backup(path)
+    histories = read_journals(journals)
+    if instance_id is not None and instance_id not in histories:
+        hint = suggestion(instance_id, histories) or (
+            f": expected one of {', '.join(sorted(histories)) or 'none'}"
+        )
+        raise MisuseError(f"the journal has no instance {instance_id!r}{hint}")
+    return judge(backup, histories, instance_id)
+
+
+def read_backup(path: Path) -> Backup:
+    """The coordinates in a backup.
+
+    Raises:
+        UnreadableBackupError: It is in no form that is known, or damaged.
+        MisuseError: A file cannot be read.
+    """
+    form, files = _files(path)
+    return form.read({file.name: _head(file) for file in files})
+
+
+def _files(path: Path) -> tuple[Form, list[Path]]:
+    """The form of a backup, and its files that have coordinates."""
+    try:
+        is_directory = path.is_dir()
+        names = sorted(file.name for file in path.iterdir()) if is_directory else [path.name]
+    except OSError as error:
+        raise MisuseError(f"{str(path)!r} cannot be read: {error.strerror}") from error
+    forms = all_forms()
+    found = [(form, files) for form in forms if (files := files_of(form, names))]
+    exact = [(form, files) for form, files in found if not _is_by_suffix(form)]
+    chosen = exact or found
+    if not chosen and not is_directory:
+        # A dump may have any name.
+        chosen = [(form, names) for form in forms if _is_by_suffix(form)]
+    if len(chosen) == 1:
+        form, files = chosen[0]
+        return form, [path / name if is_directory else path for name in files]
+    for name in names:
+        if name.endswith(_PACKED_SUFFIXES) and any(files_of(f, [Path(name).stem]) for f in forms):
+            raise UnreadableBackupError(name, "its name", "a file that is not packed", name)
+    wanted = ", ".join(name for form in forms for name in form.FILES)
+    what = " and ".join(form.TITLE for form, _ in chosen) if chosen else None
+    raise UnreadableBackupError(str(path), "the directory", f"one backup: {wanted}", what)
+
+
+def _is_by_suffix(form: Form) -> bool:
+    return all(name.startswith("*") for name in form.FILES)
+
+
+def _head(file: Path) -> str:
+    """The beginning of a file, unpacked if gzip has packed it."""
+    try:
+        with file.open("rb") as source:
+            magic = source.read(max(map(len, _PACKED)))
+            source.seek(0)
+            if magic.startswith(_GZIP_MAGIC):
+                head = gzip.GzipFile(fileobj=source).read(HEAD_BYTES)
+            else:
+                head = source.read(HEAD_BYTES)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UnreadableBackupError(file.name, "its gzip form", f"a whole file ({error})") from None
+    except OSError as error:
+        raise MisuseError(f"{str(file)!r} cannot be read: {error.strerror}") from error
+    for prefix, name in _PACKED.items():
+        if head.startswith(prefix):
+            raise UnreadableBackupError(file.name, "its beginning", "a file that is unpacked", name)
+    return head.decode("utf-8", "replace")
+
+
+def read_journals(files: Sequence[str]) -> dict[str, History]:
+    """The journals of all instances.
+
+    Raises:
+        MisuseError: A file cannot be read, or has no records.
+    """
+    name = ""
+    epochs: dict[str, int] = {}
+
+    def blocks() -> Iterator[Block]:
+        nonlocal name
+        for name in files:
+            read = blocks_from_lines(lines_of(name))
+            for block in in_later_epochs(read, lambda one: epochs.get(one, -1) + 1):
+                epochs[block.instance_id] = max(block.epoch, epochs.get(block.instance_id, 0))
+                yield block
+
+    try:
+        return histories_of(blocks())
+    except JsonLinesError as error:
+        raise MisuseError(refusal(name, error)) from None
+    except JournalError as error:
+        raise MisuseError(f"{name!r}: {error}") from None
+
+
+def document(judgement: Judgement) -> dict[str, Any]:
+    """A judgement as JSON."""
+    backup = judgement.backup
+    redo = backup.redo
+    return {
+        "truth": judgement.truth.value,
+        "form": backup.form,
+        "instance": judgement.instance_id,
+        "coordinates": {
+            "binlog": None if backup.position is None else _place(backup.position),
+            "gtid_executed": None if backup.gtids is None else str(backup.gtids),
+            "replica": [
+                {"channel": one.channel, **({} if one.position is None else _place(one.position))}
+                for one in backup.replica
+            ],
+            "lsn": None
+            if redo is None
+            else {"from": redo.from_lsn, "to": redo.to_lsn, "last": redo.last_lsn},
+            "server_uuid": backup.server_uuid,
+        },
+        "checks": [
+            {"name": name, "outcome": outcome.value, "sentence": sentence}
+            for name, outcome, sentence in judgement.checks
+        ],
+        "statements": start_statements(judgement),
+    }
+
+
+def _place(position: Any) -> dict[str, Any]:
+    return {"file": position.file_name, "position": position.position}

@@ -1,0 +1,191 @@
+"""What backup tools write, read: each form, whole, odd and damaged."""
+
+from __future__ import annotations
+
+import gzip
+
+import pytest
+
+from tallystick.certify.backup import ReplicaPosition, UnreadableBackupError
+from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.errors import MisuseError
+from tallystick.runs.certify import read_backup
+
+A, B = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
+AT = LogCoordinates.of_file("mysql-bin.000003", 481)
+BOTH = GtidSet.parse(f"{A}:1-57,{B}:1-3")
+CHECKPOINTS = "backup_type = full-backuped\nfrom_lsn = 0\nto_lsn = 15\nlast_lsn = 20\n"
+
+
+@pytest.fixture
+def backup(tmp_path):
+    """Write the files of a backup, and read it."""
+
+    def write(files):
+        for name, text in files.items():
+            content = text if isinstance(text, bytes) else text.encode()
+            (tmp_path / name).write_bytes(content)
+        return read_backup(tmp_path)
+
+    return write
+
+
+def test_an_xtrabackup_is_read(backup):
+    """All its files; the set goes on over lines."""
+    found = backup(
+        {
+            "xtrabackup_binlog_info": f"mysql-bin.000003\t481\t{A}:1-57,\n{B}:1-3\n",
+            "xtrabackup_info": (
+                "uuid = 90703d66-664e-11e7-a7d3-44a8421278f5\nname = \ntool_command = --x=... /b\n"
+                f"binlog_pos = filename 'mysql-bin.000003', position '481', GTID of the last change"
+                f" '{A}:1-57,\n{B}:1-3'\ninnodb_from_lsn = 0\ninnodb_to_lsn = 15\npartial = N\n"
+            ),
+            "xtrabackup_checkpoints": CHECKPOINTS + "flushed_lsn = 20\nredo_memory = 0\n",
+            "backup-my.cnf": f"[mysqld]\ninnodb_page_size=16384\nserver_uuid={A.upper()}\n",
+            "ibdata1": b"\0\xff",
+        }
+    )
+    assert (found.position, found.gtids, found.server_uuid) == (AT, BOTH, A)
+    assert found.redo is not None
+    assert (found.redo.from_lsn, found.redo.to_lsn, found.redo.last_lsn) == (0, 15, 20)
+    assert found.replica == ()
+    assert list(found.contradictions()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "gtids", "replica"),
+    [
+        (
+            "CHANGE MASTER TO MASTER_LOG_FILE='mysql-bin.000003', MASTER_LOG_POS=481;\n",
+            None,
+            [ReplicaPosition("", AT)],
+        ),
+        (
+            (
+                "CHANGE REPLICATION SOURCE TO SOURCE_LOG_FILE='mysql-bin.000003',"
+                " SOURCE_LOG_POS=481 FOR CHANNEL 'o''clock';\nCHANGE REPLICATION SOURCE TO"
+                " SOURCE_LOG_FILE='b.000001', SOURCE_LOG_POS=4 FOR CHANNEL 'b';\n"
+            ),
+            None,
+            [
+                ReplicaPosition("o'clock", AT),
+                ReplicaPosition("b", LogCoordinates.of_file("b.000001", 4)),
+            ],
+        ),
+        (
+            (
+                f"SET GLOBAL gtid_purged='{A}:1-57,\n{B}:1-3';\nCHANGE MASTER TO"
+                " MASTER_AUTO_POSITION=1;\n"
+            ),
+            BOTH,
+            [ReplicaPosition("", None)],
+        ),
+        (
+            (
+                f"RESET MASTER;\nSET GLOBAL gtid_purged='{BOTH}';\nCHANGE REPLICATION SOURCE TO"
+                " SOURCE_HOST='h;', SOURCE_AUTO_POSITION=1;"
+            ),
+            BOTH,
+            [ReplicaPosition("", None)],
+        ),
+        ("", None, []),
+    ],
+)
+def test_slave_info_has_several_forms(backup, text, gtids, replica):
+    """By position and by GTID, of one channel or several, by old and new names."""
+    found = backup({"xtrabackup_slave_info": text})
+    assert (found.gtids, list(found.replica)) == (gtids, replica)
+
+
+HEAD = (
+    "-- MySQL dump 10.13  Distrib 8.0.31, for Linux (x86_64)\n--\n-- Host: h;    Database: \n"
+    "-- ------------------------------------------------------\n-- Server version\t8.0.31\n\n"
+    "/*!40101 SET @OLD_CHARACTER_SET_CLIENT=@@CHARACTER_SET_CLIENT */;\n"
+    "/*!50503 SET NAMES utf8mb4 */;\nSET @MYSQLDUMP_TEMP_LOG_BIN = @@SESSION.SQL_LOG_BIN;\n"
+    "SET @@SESSION.SQL_LOG_BIN= 0;\n\n"
+)
+OWN = "--\n-- Position to start replication or point-in-time recovery from\n--\n\n"
+OF_SOURCE = (
+    "--\n-- Position to start replication or point-in-time recovery from (the master of this"
+    " slave)\n--\n\n"
+)
+CHANGE = "CHANGE MASTER TO MASTER_LOG_FILE='mysql-bin.000003', MASTER_LOG_POS=481;\n"
+PURGED = f"SET @@GLOBAL.GTID_PURGED=/*!80000 '+'*/ '{A}:1-57,\n{B}:1-3';\n"
+TABLES = "\n--\n-- Table structure for table `t`\n--\n\nDROP TABLE IF EXISTS `t`;\n"
+NOT_COORDINATES = "\n".join(("INSERT INTO `t` VALUES ('", CHANGE.replace("481", "999"), "');"))
+
+
+@pytest.mark.parametrize(
+    ("header", "position", "gtids"),
+    [
+        (OWN + CHANGE, AT, None),
+        (OWN + "-- " + CHANGE, AT, None),
+        (PURGED, None, BOTH),
+        (PURGED.replace("/*!80000 '+'*/ ", ""), None, BOTH),
+        (f"/* SET @@GLOBAL.GTID_PURGED='+{A}:1-57,\n{B}:1-3';*/\n", None, BOTH),
+        (PURGED + "\n" + OWN + CHANGE.replace("MASTER TO", "REPLICATION SOURCE TO"), AT, BOTH),
+    ],
+)
+@pytest.mark.parametrize("pack", [bytes, gzip.compress])
+def test_a_dumps_header_is_read(backup, header, position, gtids, pack):
+    """Commented or not, by old and new names, packed or not; data are no coordinates."""
+    text = HEAD + header + TABLES + NOT_COORDINATES
+    found = backup({"all.sql.gz" if pack is gzip.compress else "all.sql": pack(text.encode())})
+    assert (found.position, found.gtids, found.replica, found.doubts) == (position, gtids, (), ())
+
+
+def test_whose_position_a_dump_has(backup):
+    """Of --dump-replica it is the source's; without comments nobody knows."""
+    found = backup({"all.sql": HEAD + OF_SOURCE + CHANGE})
+    assert (found.position, found.replica) == (None, (ReplicaPosition("", AT),))
+    found = backup({"all.sql": CHANGE})
+    assert (found.position, found.replica) == (None, ())
+    assert len(found.doubts) == 1
+
+
+@pytest.mark.parametrize(
+    ("files", "where"),
+    [
+        ({}, "the directory"),
+        ({"ibdata1": "x"}, "the directory"),
+        ({"a.sql": HEAD + PURGED, "b.sql": HEAD + PURGED}, "the directory"),
+        ({"xtrabackup_binlog_info": ""}, "line 1"),
+        ({"xtrabackup_binlog_info": "mysql-bin.000003\n"}, "line 1"),
+        ({"xtrabackup_binlog_info": "mysql-bin.000003\t48x\n"}, "line 1"),
+        ({"xtrabackup_binlog_info": "mysql-bin.000003\t-1\n"}, "line 1"),
+        ({"xtrabackup_binlog_info": "mysql-bin\t481\n"}, "line 1"),
+        ({"xtrabackup_binlog_info": "mysql\x1b-bin.000003\t481\n"}, "line 1"),
+        ({"xtrabackup_binlog_info": "mysql-bin.000003\t" + "9" * 5000 + "\n"}, "line 1"),
+        ({"xtrabackup_binlog_info": "mysql-bin.000003\t481\t0-1-9072431\n"}, "column 3"),
+        ({"xtrabackup_binlog_info": f"mysql-bin.000003\t481\t{A}:x\n"}, "column 3"),
+        ({"xtrabackup_binlog_info": b"\x28\xb5\x2f\xfd\x00"}, "its beginning"),
+        ({"xtrabackup_binlog_info": gzip.compress(b"x" * 999)[:-9]}, "its gzip form"),
+        ({"xtrabackup_binlog_info.zst": b"x"}, "its name"),
+        ({"xtrabackup_slave_info": "DROP TABLE t;"}, "statement 1"),
+        ({"xtrabackup_slave_info": "CHANGE MASTER TO MASTER_LOG_FILE='b.000001';"}, "statement 1"),
+        ({"xtrabackup_slave_info": "CHANGE MASTER TO MASTER_LOG_FILE='b.00"}, "statement 1"),
+        ({"xtrabackup_slave_info": CHANGE[:-2] + " FOR CHANNEL 'a\\\\b';"}, "statement 1"),
+        ({"xtrabackup_slave_info": "SET GLOBAL gtid_purged=@x;"}, "statement 1"),
+        ({"xtrabackup_info": "binlog_pos = filename 'b.000001'\n"}, "key 'binlog_pos'"),
+        ({"xtrabackup_info": "rubbish\n"}, "line 1"),
+        ({"xtrabackup_checkpoints": "from_lsn = 0\n"}, "key 'to_lsn'"),
+        ({"xtrabackup_checkpoints": "to_lsn = 1.5\n"}, "key 'to_lsn'"),
+        ({"backup-my.cnf": "server_uuid=x\n"}, "key 'server_uuid'"),
+        ({"all.sql": HEAD + TABLES}, "header"),
+        ({"all.sql": TABLES + PURGED}, "header"),
+        ({"all.sql": HEAD + OWN + CHANGE + PURGED[:-20]}, "line"),
+        ({"all.sql": HEAD + OWN + CHANGE[:-6]}, "line"),
+        ({"all.sql": ""}, "header"),
+    ],
+)
+def test_what_is_no_backup_is_named(backup, files, where):
+    """What, where, and what was expected; nothing half read is taken for coordinates."""
+    with pytest.raises(UnreadableBackupError, match=f", {where}.*: expected .*, found "):
+        backup(files)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    """Another kind of error: nothing is known of its form."""
+    with pytest.raises(MisuseError, match="cannot be read"):
+        read_backup(tmp_path / "nothing")
