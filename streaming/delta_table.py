@@ -10,6 +10,7 @@ from urllib.request import url2pathname
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
+from pyarrow.dataset import dataset
 
 from tallystick.streaming import table_checksums
 from tallystick.streaming.errors import TableError
@@ -129,6 +130,14 @@ def _compare_data(path: Path, table: DeltaTable) -> None:
     table_checksums.compare_data(path, table_checksums.data_names(table))
 
 
+def _recent(table: DeltaTable, recent_s: float) -> list[str]:
+    """The files that were written last."""
+    files = pa.table(table.get_add_actions(flatten=True)).select(["path", "modification_time"])
+    times = files["modification_time"].cast(pa.int64()).to_pylist()
+    since = max(times, default=0) - recent_s * 1_000
+    return [path for path, ms in zip(files["path"].to_pylist(), times, strict=True) if ms >= since]
+
+
 def _directory_of(table: DeltaTable) -> Path:
     return Path(url2pathname(urlsplit(table.table_uri).path))
 
@@ -143,6 +152,7 @@ def read(
     kind: TableKind,
     columns: Sequence[str] | None = None,
     where: pc.Expression | None = None,
+    recent_s: float | None = None,
 ) -> pa.Table:
     """Rows of a table; none where it does not exist.
 
@@ -152,6 +162,8 @@ def read(
         columns: Which of its columns; None: all.
         where: Which rows. Not by ``ts``, which comes from outside: what a file is known to have of
             a time that no calendar has is wrong.
+        recent_s: Only files that were written within so long before the newest one: all rows of
+            that time, and maybe earlier ones. None: all files.
 
     Raises:
         TableError: As of ``existing``.
@@ -160,10 +172,18 @@ def read(
     if table is None:
         schema = full_schema(kind)
         return schema.empty_table().select(columns or schema.names)
-    _compare_data(directory / kind.name, table)
+    path = directory / kind.name
+    names = table_checksums.data_names(table) if recent_s is None else _recent(table, recent_s)
+    table_checksums.compare_data(path, names)
     wanted = None if columns is None else list(columns)
     try:
-        found = table.to_pyarrow_dataset().to_table(wanted, where)
+        if recent_s is None:
+            rows = table.to_pyarrow_dataset()
+        else:
+            # Without the table's statistics: of hundreds of small files they take longer to read.
+            files = [str(path / name) for name in names]
+            rows = dataset(files, full_schema(kind), format="parquet")
+        found = rows.to_table(wanted, where)
     except (DeltaError, pa.ArrowException, OSError) as error:
         raise _damaged(str(directory / kind.name), error) from error
     return found.cast(pa.schema([full_schema(kind).field(name) for name in found.column_names]))

@@ -12,6 +12,7 @@ import typer
 from tallystick import __version__, process, terminal
 from tallystick.commands import (
     alerts,
+    answers,
     audit,
     broker,
     certify,
@@ -73,6 +74,8 @@ for command in (
     rebuild.rebuild,
     check.check,
     certify.certify,
+    answers.where,
+    answers.diff,
     journal.collect,
     journal.journal,
     fleet.simulate,

@@ -87,7 +87,7 @@ def _run(
         problems = dict.fromkeys(server.problem for server in servers if server.problem)
         for problem in problems:
             progress.done(problem)
-        _require_rights(servers)
+        require_rights(servers)
 
         def notice(text: str) -> None:
             if text not in problems:  # its tail finds the same again
@@ -101,7 +101,7 @@ def _run(
     return result
 
 
-def _require_rights(servers: Sequence[DiscoveredServer]) -> None:
+def require_rights(servers: Sequence[DiscoveredServer]) -> None:
     """Refuse to begin where nothing could be audited.
 
     Raises:

@@ -38,8 +38,9 @@ def serve(
     settings = load({"serve_token_file": serve_token_file}).settings
     require_page("tallystick serve")
     from tallystick.page_server.address import Address, read_token
-    from tallystick.page_server.follow import Follower, run_directory
+    from tallystick.page_server.follow import Follower
     from tallystick.page_server.web import serve as run
+    from tallystick.runs.tables import run_directory
 
     address = Address.of(listen)
     token = read_token(settings.serve_token_file, address)

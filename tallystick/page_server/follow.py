@@ -8,14 +8,15 @@ import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from itertools import pairwise
-from pathlib import Path
 from typing import TYPE_CHECKING, final
 
-from tallystick.runs.result import TABLES, RunResult
 from tallystick.runs.tables import read_run, tables_of
 from tallystick.streaming.table_reader import collection_time, times_written
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tallystick.runs.result import RunResult
     from tallystick.settings import Settings
 
 _ROWS_MAX = 2_000
@@ -127,9 +128,3 @@ class Follower:
             collections=collections,
             upto=upto,
         )
-
-
-def run_directory(directory: Path) -> Path:
-    """The run in a directory: its own, or the audit's in a directory of state."""
-    audit = directory / "audit"
-    return audit if not (directory / TABLES).is_dir() and (audit / TABLES).is_dir() else directory

@@ -39,6 +39,7 @@ class FleetCheck:
         servers: As ``discover`` found them; what is learned of them is added.
         notice: Takes a line about what went wrong meanwhile.
         disabled: Rules that are switched off.
+        tap: Takes each block before it is audited.
     """
 
     def __init__(
@@ -47,8 +48,10 @@ class FleetCheck:
         *,
         notice: Callable[[str], None],
         disabled: frozenset[str] = frozenset(),
+        tap: Callable[[Block], None] | None = None,
     ) -> None:
         self._servers = tuple(servers)
+        self._tap = tap
         self._disabled = disabled
         self._sink = _QueueSink()
         self._stop = threading.Event()
@@ -198,6 +201,8 @@ class FleetCheck:
             if block is None:
                 return
             self._count(block)
+            if self._tap is not None:
+                self._tap(block)
             yield block
 
     def _count(self, block: Block) -> None:

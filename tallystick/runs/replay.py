@@ -38,6 +38,7 @@ def replay(
     *,
     history_goes_on: bool = False,
     notice_skipped: Callable[[str], None] | None = None,
+    tap: Callable[[Block], None] | None = None,
 ) -> RunResult:
     """Audit journals as JSON Lines.
 
@@ -48,6 +49,7 @@ def replay(
         history_goes_on: Whether the end of the last file shows nothing.
         notice_skipped: Takes a sentence about each line that is no record, and is a gap then.
             None: such lines are errors.
+        tap: Takes each block before it is audited.
 
     Raises:
         MisuseError: It cannot be read.
@@ -82,6 +84,8 @@ def replay(
                 epochs[block.instance_id] = max(block.epoch, epochs.get(block.instance_id, 0))
                 if number == len(files):
                     last.add(block.instance_id)
+                if tap is not None:
+                    tap(block)
                 yield block
 
     try:

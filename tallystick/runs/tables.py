@@ -163,6 +163,12 @@ def tables_of(directory: Path, what: str) -> Path:
     return tables
 
 
+def run_directory(directory: Path) -> Path:
+    """The run in a directory: its own, or the audit's in a directory of state."""
+    audit = directory / "audit"
+    return audit if not (directory / TABLES).is_dir() and (audit / TABLES).is_dir() else directory
+
+
 def report(
     directory: Path,
     notice: Callable[[str], None],

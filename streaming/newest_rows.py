@@ -1,0 +1,93 @@
+"""The newest row of each instance, read in little time however long the tables are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tallystick.streaming.delta_table import read
+from tallystick.streaming.tables import CUTS, values_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tallystick.coordinates.audit.cut import Cut
+
+RECENT_S = 3_600.0
+"""Files that are read first; most instances have a row there."""
+_ROW = pc.field("answer") == "row"
+_NAMES = ("collection_id", "instance_id", "answer", "ts", "written_at")
+_Begun = dict[str, tuple[int, int]]
+"""When the first row of each collection was written, and the time of its first row: of a backlog
+several were written at once."""
+
+
+def read_newest(directory: Path) -> tuple[list[Cut], dict[str, int]]:
+    """The rows of the newest collections, and older ones of who has no row in them.
+
+    Returns:
+        The rows, and when the first of each collection was written, microseconds.
+    """
+    known = read(directory, CUTS, _NAMES, recent_s=RECENT_S)
+    begun = _begun(known)
+    wanted: set[str] = set()
+    lacking = set()
+    for name, of_instance in _by_instance(known).items():
+        rows = [one for one, answer in of_instance if answer == "row"]
+        wanted.add(max((one for one, _ in of_instance), key=begun.__getitem__))
+        if rows:
+            wanted.add(max(rows, key=begun.__getitem__))
+        else:
+            lacking.add(name)
+    cuts = _cuts(directory, pc.field("collection_id").isin(list(wanted)), RECENT_S)
+    if lacking:
+        cuts += _older(directory, lacking, begun)
+    return cuts, {name: written for name, (written, _) in begun.items()}
+
+
+def read_positions(directory: Path, instance_id: str) -> list[Cut]:
+    """All rows of an instance itself, in the order of its journal."""
+    is_own = (pc.field("instance_id") == instance_id) & (pc.field("scope") == "instance") & _ROW
+    return sorted(_cuts(directory, is_own, None), key=lambda cut: (cut.epoch, cut.sequence))
+
+
+def _older(directory: Path, names: set[str], begun: _Begun) -> list[Cut]:
+    """The newest rows of instances that have none in the newest files."""
+    is_theirs = pc.field("instance_id").isin(list(names)) & _ROW
+    known = read(directory, CUTS, _NAMES, is_theirs)
+    first = _begun(known)
+    newest = {
+        max((one for one, _ in of_instance), key=first.__getitem__)
+        for of_instance in _by_instance(known).values()
+    }
+    begun.update({one: first[one] for one in newest - begun.keys()})
+    is_newest = pc.field("collection_id").isin(list(newest))
+    return _cuts(directory, is_newest & pc.field("instance_id").isin(list(names)), None)
+
+
+def _cuts(directory: Path, where: pc.Expression, recent_s: float | None) -> list[Cut]:
+    """Each row once: an answer replaces the row that marks it as missing."""
+    table: dict[tuple[str, str, str, str | None], Cut] = {}
+    for cut in values_of(CUTS, read(directory, CUTS, None, where, recent_s).sort_by("written_at")):
+        key = (cut.collection_id, cut.instance_id, cut.scope, cut.channel)
+        if key not in table or table[key].answer == "missing":
+            table[key] = cut
+    return list(table.values())
+
+
+def _begun(rows: pa.Table) -> _Begun:
+    first = rows.group_by("collection_id").aggregate([("written_at", "min"), ("ts", "min")])
+    written, ts = (first[f"{name}_min"].cast(pa.int64()) for name in ("written_at", "ts"))
+    times = zip(written.to_pylist(), ts.to_pylist(), strict=True)
+    return dict(zip(first["collection_id"].to_pylist(), times, strict=True))
+
+
+def _by_instance(rows: pa.Table) -> dict[str, list[tuple[str, str]]]:
+    """The collections of each instance, with its answer."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    distinct = rows.group_by(["instance_id", "collection_id", "answer"]).aggregate([])
+    for row in distinct.to_pylist():
+        found.setdefault(row["instance_id"], []).append((row["collection_id"], row["answer"]))
+    return found

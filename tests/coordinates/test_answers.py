@@ -1,0 +1,316 @@
+"""Where transactions are, held against simulated histories counted one by one."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import replace
+
+import pytest
+
+from tallystick.coordinates.answers.diff import ERRANT_RULE, Kind, surplus
+from tallystick.coordinates.answers.evidence import Evidence, InstanceEvidence
+from tallystick.coordinates.answers.group_log import Group, GroupLog
+from tallystick.coordinates.answers.newest import newest_of
+from tallystick.coordinates.answers.position import by_log, by_rows
+from tallystick.coordinates.answers.where import State, where
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.journal import BlockBuilder, RecordType, Stream
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tests.support.simulated_journal import OPENERS, files, groups, records
+
+A, B, C, D = (f"{x * 8}-{x * 4}-{x * 4}-{x * 4}-{x * 12}" for x in "abcd")
+FLEETS = (
+    Scenario(seed=3, topology="pair"),
+    Scenario(seed=5, topology="star", fault="errant_write", writes_per_second=20.0),
+    Scenario(seed=8, topology="chain", writes_per_second=20.0),
+    Scenario(seed=9, topology="multi_source"),
+)
+fleets = pytest.mark.parametrize("number", range(len(FLEETS)))
+
+
+@functools.lru_cache(maxsize=1)
+def played(number: int) -> tuple[dict, GroupLog, list[Cut], Evidence]:
+    """A fleet as of a collection in the middle, so that its journal goes on after it."""
+    history = simulate(FLEETS[number])
+    log, blocks = GroupLog(), list(history.blocks(97))
+    for block in blocks:
+        log.absorb(block)
+    audit = audit_history(blocks)
+    ids = list(dict.fromkeys(cut.collection_id for cut in audit.cuts))
+    cuts = [cut for cut in audit.cuts if cut.collection_id in ids[: len(ids) // 2 + 1]]
+    made = Evidence(
+        kind="journal", source="x", now_us=0, instances=newest_of(cuts, {}),
+        incidents=audit.incidents, group_log=log,
+    )  # fmt: skip
+    return {name: records(block) for name, block in history.journals.items()}, log, cuts, made
+
+
+def every_gtid(evidence: Evidence) -> GtidSet:
+    found = GtidSet.EMPTY
+    for one in evidence.instances.values():
+        for known in (one.executed, one.logged, *one.retrieved.values()):
+            found = found | (known or GtidSet.EMPTY)
+    return found
+
+
+def one_by_one(gtid: str, one: InstanceEvidence, logged_after: set[str]) -> State:
+    """What the sets of a row say of one GTID, without a set of ours."""
+
+    def has(known):
+        return known is not None and gtid in known
+
+    if has(one.executed):
+        own = gtid.startswith(one.server_uuid)
+        return State.PURGED if has(one.purged) else State.LOGGED if own else State.APPLIED
+    if has(one.logged) or gtid in logged_after:
+        return State.IN_LOG
+    return State.RECEIVED if any(map(has, one.retrieved.values())) else State.LACKING
+
+
+@fleets
+def test_each_gtid_is_where_its_rows_and_journals_have_it(number):
+    """Parts cut the question up without a rest, and are right of each GTID in them."""
+    journals, _, _, evidence = played(number)
+    asked = every_gtid(evidence)
+    parts = where(asked, evidence)
+    assert sum(part.gtids.count() for part in parts) == asked.count()
+    seen = set()
+    for part in parts:
+        assert part.is_decided
+        uuid = next(iter(part.gtids))[0]
+        holders = [n for n, one in evidence.instances.items() if one.server_uuid == uuid]
+        assert part.origin == (holders[0] if holders else None)
+        for place in part.places:
+            one = evidence.instances[place.instance_id]
+            after = {
+                f"{r.gtid[0]}:{r.gtid[1]}" for r in journals[place.instance_id]
+                if r.stream is Stream.BINLOG and r.type in OPENERS and r.gtid and r.ts > one.row.ts
+            }  # fmt: skip
+            for sid, first, last in part.gtids:
+                for gno in {first, (first + last) // 2, last}:
+                    gtid = f"{sid}:{gno}"
+                    assert place.state is one_by_one(gtid, one, after), (place, gtid)
+                    on = {n for n, known in one.retrieved.items() if gtid in known}
+                    assert on == set(place.received_on)
+            seen.add(place.state)
+    assert {State.LOGGED, State.APPLIED} <= seen
+
+
+@fleets
+def test_the_times_of_a_group_are_those_of_its_events(number):
+    """In the binary log, and in the relay log of each channel."""
+    journals, log, _, _ = played(number)
+    for name, journal in journals.items():
+        opened: dict = {}
+        for record in journal:
+            if record.type in OPENERS and record.gtid and record.stream in (1, 2):
+                channel = record.channel if record.stream is Stream.RELAY else None
+                opened.setdefault((channel, record.gtid), []).append(record.ts)
+        assert opened
+        for (channel, (sid, gno)), times in opened.items():
+            seen = log.when(name, channel, GtidSet([(sid, gno, gno)]))
+            assert seen == (min(times), max(times))
+
+
+@fleets
+def test_a_position_is_in_the_group_whose_events_are_there(number):
+    """Inside of a group it is that one; the rows around a position know it among others."""
+    journals, log, cuts, _ = played(number)
+    narrowed = 0
+    for name, journal in journals.items():
+        rows = [cut for cut in cuts if cut.instance_id == name and cut.channel is None]
+        for file, of_file in files(journal, Stream.BINLOG).items():
+            for group in groups(of_file):
+                first, last = group.events[0], group.events[-1]
+                if group.gtid is None:
+                    continue
+                gtid = f"{group.gtid[0]}:{group.gtid[1]}"
+                found = by_log(log, name, file, first.start + 1)
+                assert (str(found.gtids), found.is_exact) == (gtid, True)
+                assert gtid in by_log(log, name, file, first.start).gtids
+                assert gtid in by_log(log, name, file, last.end).gtids
+                located = by_rows(rows, file, first.start + 1)
+                if located.gtids:
+                    assert gtid in located.gtids
+                    assert located.is_exact == (located.gtids.count() == 1)
+                    narrowed += 1
+                else:
+                    assert not located.is_exact
+    assert narrowed
+
+
+def builder() -> BlockBuilder:
+    return BlockBuilder("a")
+
+
+def log_group(made: BlockBuilder, start: int, gno: int, file: str = "b.000001", ts: int = 1):
+    made.log_event(Stream.BINLOG, EventType.GTID, file=file, start=start, length=50, ts=ts, sid=A,
+                   gno=gno, transaction_length=100)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "kept"),
+    [
+        (RecordType.BINLOG_RESET, {}, False),
+        (RecordType.GAP, {}, False),
+        (RecordType.GAP, {"channel": "x"}, True),
+        (RecordType.START, {"data_lineage": "restored"}, False),
+        (RecordType.START, {}, True),
+        (RecordType.START, {"recovered": {"file": "b.000001", "position": 200}}, False),
+        (RecordType.START, {"recovered": {"file": "b.000001", "position": 300}}, True),
+    ],
+)
+def test_what_was_at_a_position_before_the_log_changed_is_not_there(kind, body, kept):
+    """A log that begins anew, is cut by a crash, or that nobody followed."""
+    log, made = GroupLog(), builder()
+    log_group(made, 200, 1)
+    made.server_record(kind, body, ts=2)
+    log.absorb(made.build())
+    assert log.at("a", "b.000001", 250) == ([Group(f"{A}:1", 200, 300)] if kept else [])
+
+
+def test_files_after_a_recovered_end_and_an_earlier_epoch_are_forgotten():
+    """The crash took them; another epoch is another journal."""
+    log, made = GroupLog(), builder()
+    log_group(made, 200, 1)
+    log_group(made, 200, 2, file="b.000002")
+    made.server_record(RecordType.START, {"recovered": {"file": "b.000001", "position": 900}}, ts=2)
+    log.absorb(made.build())
+    assert log.files_of("a") == ["b.000001"]
+    later = BlockBuilder("a", epoch=1)
+    log_group(later, 400, 3)
+    log.absorb(later.build())
+    assert not log.at("a", "b.000001", 250)
+    assert log.at("a", "b.000001", 450) == [Group(f"{A}:3", 400, 500)]
+
+
+def test_what_is_written_again_replaces_what_was_there_and_after_it():
+    """As after a crash that the journal does not name."""
+    log, made = GroupLog(), builder()
+    for start, gno in ((100, 1), (200, 2), (300, 3), (200, 4)):
+        log_group(made, start, gno)
+    log.absorb(made.build())
+    assert log.at("a", "b.000001", 250) == [Group(f"{A}:4", 200, 300)]
+    assert not log.at("a", "b.000001", 350)
+    assert [one.gtid for one in log.at("a", "b.000001", 200)] == [f"{A}:1", f"{A}:4"]
+
+
+# By hand
+
+
+def row(name: str, uuid: str, executed: str | None, **values) -> Cut:
+    return Cut(**{
+        "collection_id": "c1", "instance_id": name, "scope": "instance", "ts": 10,
+        "server_uuid": uuid, "gtid_executed": executed, "gtid_purged": "", **values,
+    })  # fmt: skip
+
+
+def channel(name: str, source: str, retrieved: str | None, **values) -> Cut:
+    return Cut(**{
+        "collection_id": "c1", "instance_id": name, "scope": "channel", "channel": "", "ts": 10,
+        "source_uuid": source, "retrieved_gtid_set": retrieved, **values,
+    })  # fmt: skip
+
+
+def of(*cuts: Cut, **values) -> Evidence:
+    made = {"kind": "job", "source": "x", "now_us": 20, "instances": newest_of(cuts, {}), **values}
+    return Evidence(**made)
+
+
+def test_what_is_not_known_is_not_lacking():
+    """A row without a readable set, a channel without one, an instance without a row."""
+    evidence = of(
+        row("a", A, f"{A}:1-5"),
+        row("b", B, f"{A}:1-3", gtid_purged=None), channel("b", A, f"{A}:1-4"),
+        row("c", C, f"{A}:1-3"), channel("c", A, None),
+        row("d", D, "nonsense"),
+        row("e", D, None, answer="missing", error_text="'e' has not answered."),
+    )  # fmt: skip
+    parts = where(GtidSet.parse(f"{A}:1-6"), evidence)
+    assert [str(part.gtids) for part in parts] == [f"{A}:1-3", f"{A}:4", f"{A}:5", f"{A}:6"]
+    states = [[place.state.value for place in part.places] for part in parts]
+    assert states == [
+        ["logged", "applied", "applied", "unknown", "unknown"],
+        ["logged", "received", "unknown", "unknown", "unknown"],
+        ["logged", "lacking", "unknown", "unknown", "unknown"],
+        ["lacking", "lacking", "unknown", "unknown", "unknown"],
+    ]
+    assert not any(part.is_decided for part in parts)
+    reasons = {place.instance_id: place.reason for place in parts[0].places}
+    assert "gtid_purged" in reasons["b"]
+    assert reasons["e"] == "'e' has not answered"
+    assert "channel (default)" in parts[1].places[2].reason
+
+
+def test_the_newest_row_is_that_of_the_newest_collection_whatever_the_clock_says():
+    """By when collections were written; an instance that answers no more keeps its row."""
+    early = row("a", A, f"{A}:1", ts=900)
+    late = row("a", A, f"{A}:1-2", ts=100, collection_id="c2")
+    gone = row("b", B, f"{A}:1", ts=50)
+    missing = Cut(collection_id="c2", instance_id="b", scope="instance", ts=40, answer="missing",
+                  error_text="'b' has not answered.")  # fmt: skip
+    found = newest_of([late, early, gone, missing], {"c1": 1_000, "c2": 2_000})
+    assert (found["a"].row, found["a"].since_us, found["a"].problem) == (late, 100, "")
+    assert (found["b"].row, found["b"].problem) == (gone, "'b' has not answered")
+    ahead = newest_of([replace(late, ts=10_000)], {"c2": 2_000})
+    assert ahead["a"].since_us == 2_000  # a clock that is ahead makes nothing younger
+
+
+def test_a_difference_has_its_origin_and_why():
+    """Errant only where the audit says so; lagging where a source of the other has it."""
+    fault = audit_history(simulate(FLEETS[1]).blocks(4096))
+    [incident] = [one for one in fault.incidents if one.rule == ERRANT_RULE]
+    errant = replace(incident, instance_id="b", witness=f"{B}:7")
+    evidence = of(
+        row("a", A, f"{A}:1-9", ts=12, gtid_purged=f"{A}:1-6"),
+        row("b", B, f"{A}:1-5,{B}:7-8"), channel("b", A, f"{A}:4-7"),
+        incidents=[errant],
+    )  # fmt: skip
+    lag, extra = surplus("a", "b", evidence), surplus("b", "a", evidence)
+    [part] = lag.parts
+    assert (str(part.gtids), part.kind, part.origin) == (f"{A}:6-9", Kind.LAGGING, "a")
+    assert (str(part.received), str(part.purged)) == (f"{A}:6-7", f"{A}:6")
+    assert [(str(p.gtids), p.kind, p.origin) for p in extra.parts] == [
+        (f"{B}:7", Kind.ERRANT, "b"), (f"{B}:8", Kind.NOT_KNOWN, "b"),
+    ]  # fmt: skip
+    over = replace(evidence, incidents=[replace(errant, state="resolved")])
+    assert {part.kind for part in surplus("b", "a", over).parts} == {Kind.NOT_KNOWN}
+    assert ERRANT_RULE in RULES
+
+
+def test_who_numbered_it_and_lacks_it_is_not_called_lagging():
+    """Its row may be the older one."""
+    evidence = of(row("a", A, f"{A}:1-3"), row("b", B, f"{A}:1-4", ts=12), channel("b", A, ""))
+    [part] = surplus("b", "a", evidence).parts
+    assert part.kind is Kind.NOT_KNOWN
+    assert "the older one" in part.reason
+
+
+def test_a_difference_from_a_set_that_is_not_known_is_not_known():
+    """Neither way."""
+    evidence = of(row("a", A, None), row("b", B, f"{A}:1-4"))
+    for names in (("a", "b"), ("b", "a")):
+        found = surplus(*names, evidence)
+        assert (found.gtids, found.parts) == (None, ())
+        assert "a: gtid_executed is not known" in found.reason
+
+
+@fleets
+def test_differences_are_the_sets(number):
+    """Both ways, of each pair; parts are the whole without overlap."""
+    _, _, _, evidence = played(number)
+    for one in evidence.instances:
+        for other in evidence.instances:
+            found = surplus(one, other, evidence)
+            here, there = (evidence.instances[name].executed for name in (one, other))
+            assert found.gtids == here - there
+            together = GtidSet.EMPTY
+            for part in found.parts:
+                assert together.isdisjoint(part.gtids)
+                together = together | part.gtids
+            assert together == found.gtids

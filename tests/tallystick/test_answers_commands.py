@@ -1,0 +1,210 @@
+"""``tallystick where`` and ``diff``: what is printed, from tables and from a journal."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.producers.mysql_lab.sessions import session
+from tallystick.streaming import newest_rows
+from tallystick.streaming.table_sink import TableSink
+from tests.support.tails import wait_for
+
+A, B = (f"{x * 8}-{x * 4}-{x * 4}-{x * 4}-{x * 12}" for x in "ab")
+HOSTILE = "\x1b[31mred\u202e[bold]"
+
+
+@pytest.fixture(scope="module")
+def journal(tmp_path_factory):
+    """A journal of a star with an errant write, written by the simulator."""
+    from tallystick import cli
+
+    path = tmp_path_factory.mktemp("journal") / "star.jsonl"
+    flags = ("--seed", "5", "--topology", "star", "--fault", "errant_write")
+    assert cli.run_command(["simulate", *flags, "--output", str(path)]) == 0
+    return path
+
+
+def row(name: str, uuid: str, executed: str, collection: str = "c1", **values) -> Cut:
+    return Cut(**{
+        "collection_id": collection, "instance_id": name, "scope": "instance", "ts": 10**15,
+        "server_uuid": uuid, "gtid_executed": executed, "gtid_purged": "", **values,
+    })  # fmt: skip
+
+
+@pytest.fixture
+def tables(tmp_path):
+    return TableSink(tmp_path / ".tallystick" / "audit" / "tables", "run")
+
+
+def test_tables_and_journal_have_the_same_answer(tallystick, journal):
+    """The tables that a replay writes; the journal also says when."""
+    assert tallystick("replay", str(journal), "--output", "tables=run/tables").code == 1
+    whole = json.loads(tallystick("replay", str(journal), "--json").out)
+    executed = {
+        cut["instance_id"]: cut["gtid_executed"]
+        for cut in whole["newest_cuts"]
+        if cut["channel"] is None
+    }
+    asked = ",".join(executed.values())
+    by_tables = tallystick("where", asked, "--directory", "run", "--json")
+    by_journal = tallystick("where", asked, "--journal", str(journal), "--json")
+    answers = [json.loads(ran.out) for ran in (by_tables, by_journal)]
+
+    def states(answer):
+        return [
+            (part["gtids"], [(p["instance"], p["state"]) for p in part["instances"]])
+            for part in answer["parts"]
+        ]
+
+    assert states(answers[0]) == states(answers[1])
+    assert {by_tables.code, by_journal.code} == {0}
+    assert [answer["evidence"]["kind"] for answer in answers] == ["job", "journal"]
+    places = [p for answer in answers for part in answer["parts"] for p in part["instances"]]
+    assert {p["logged_us"] is None for p in places[: len(places) // 2]} == {True}
+    assert any(p["logged_us"] and p["received_us"] for p in places[len(places) // 2 :])
+
+
+def test_an_errant_transaction_is_named_by_the_difference(tallystick, journal):
+    """As the audit found it, with both evidences."""
+    found = json.loads(tallystick("replay", str(journal), "--json").out)["findings"]
+    [errant] = [one for one in found if one["rule"] == "no_errant_gtids"]
+    [source] = errant["data"]["sources"]
+    tallystick("replay", str(journal), "--output", "tables=run/tables")
+    for flags in (("--journal", str(journal)), ("--directory", "run")):
+        ran = tallystick("diff", errant["instance_id"], source, *flags)
+        assert (ran.code, errant["witness"] in ran.out) == (0, True)
+        assert "errant: an incident of no_errant_gtids" in ran.out
+        document = json.loads(
+            tallystick("diff", errant["instance_id"], source, *flags, "--json").out
+        )
+        [part] = [p for p in document["differences"][0]["parts"] if p["kind"] == "errant"]
+        assert (part["gtids"], part["origin"]) == (errant["witness"], errant["instance_id"])
+
+
+def test_a_position_is_answered_by_its_group(tallystick, journal):
+    """Exactly by the journal; by tables what was logged between two rows, undecided."""
+    lines = map(json.loads, journal.read_text().splitlines())
+    groups = [r for r in lines if r["kind"] == "binlog" and r["type"] == "GTID"]
+    group = groups[len(groups) // 2]
+    target = f"{group['instance']}:{group['file']}:{group['start'] + 1}"
+    ran = tallystick("where", target, "--journal", str(journal))
+    assert (ran.code, f"inside of {group['gtid']}, from {group['start']} to " in ran.out) == (
+        0,
+        True,
+    )
+    tallystick("replay", str(journal), "--output", "tables=run/tables")
+    ran = tallystick("where", target, "--directory", "run", "--json")
+    position = json.loads(ran.out)["position"]
+    assert ran.code == (0 if position["is_exact"] else 3)
+    nowhere = tallystick(
+        "where", f"{group['instance']}:{group['file']}:99999999", "--directory", "run"
+    )
+    assert nowhere.code == 3
+    assert "it is after the newest row" in nowhere.out
+
+
+def test_a_silent_instance_keeps_its_row_and_is_shown_with_its_problem(
+    tallystick, tables, monkeypatch
+):
+    """Its last row may be in files that are not read first."""
+    tables.write(0, cuts=[row("a", A, f"{A}:1-2"), row(HOSTILE, B, f"{A}:1")])
+    monkeypatch.setattr(newest_rows, "RECENT_S", 0.0)
+    missing = replace(
+        row(HOSTILE, "", "", "c2"), answer="missing", gtid_executed=None, server_uuid=None,
+        error_text=f"{HOSTILE!r} has not answered.",
+    )  # fmt: skip
+    tables.write(1, cuts=[row("a", A, f"{A}:1-3", "c2"), missing])
+    ran = tallystick("where", f"{A}:1-3")
+    assert (ran.code, ran.err) == (0, "")
+    assert f"{A}:1\n" in ran.out
+    assert f"{A}:2-3\n" in ran.out
+    assert "has not answered" in ran.out
+    assert "days ago" in ran.out
+    assert "\x1b" not in ran.out
+    assert "\u202e" not in ran.out
+
+
+def test_a_hundred_instances_are_answered(tallystick, tables):
+    """One part, each instance once."""
+    for number in range(3):
+        tables.write(
+            number,
+            cuts=[row(f"i{i}", A, f"{A}:1-{number + 5}", f"c{number}") for i in range(100)],
+        )
+    document = json.loads(tallystick("where", f"{A}:7", "--json").out)
+    assert [len(part["instances"]) for part in document["parts"]] == [100]
+    assert document["parts"][0]["origin"] is None  # all of them have that server_uuid
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("where", "x"), "malformed GTID set"),
+        (("where", ""), "expected at least one GTID"),
+        (("where", "z:binlog.000001:4"), "no instance has the name 'z'; known are: a, b"),
+        (("where", "a:binlog.0000001:4"), "malformed log file name"),
+        (("diff", "a", "c"), "no instance has the name 'c'; known are: a, b"),
+        (("diff", "a", "a"), "expected two instances"),
+        (("where", f"{A}:1", "--journal", "x", "--directory", "y"), "expected one of them"),
+        (("where", f"{A}:1", "--journal", "none.jsonl"), "cannot be read"),
+        (("where", f"{A}:1", "--servers", "none.toml"), "none.toml"),
+        (("where", f"{A}:1", "--directory", "none"), "expected the tables of a run"),
+    ],
+)
+def test_what_cannot_be_answered_says_what_was_expected(tallystick, tables, arguments, text):
+    """Status 2, one line."""
+    tables.write(0, cuts=[row("a", A, ""), row("b", B, "")])
+    ran = tallystick(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+
+
+def test_what_is_not_known_is_undecided(tallystick, tables):
+    """Status 3, with the reason."""
+    tables.write(0, cuts=[row("a", A, f"{A}:1"), replace(row("b", B, ""), gtid_executed=None)])
+    ran = tallystick("where", f"{A}:1")
+    assert ran.code == 3
+    assert "unknown: gtid_executed of its row could not be read" in ran.out
+    ran = tallystick("diff", "a", "b")
+    assert (ran.code, "not known" in ran.out) == (3, True)
+
+
+def test_real_servers_are_asked_now(mysqld, tallystick):
+    """A replica whose applier is stopped has received what its source logged, and lags."""
+    replica, source = mysqld.addresses()["replica-1"], mysqld.addresses()["source-a"]
+    flags = ("--servers", str(mysqld.config_file), "--json")
+    mysqld.await_applied()
+    with session(replica) as applier, session(source) as writer:
+        applier.run("STOP REPLICA SQL_THREAD")
+        try:
+            before = writer.gtid_executed()
+            writer.run("CREATE DATABASE answers")
+            gtid = writer.value("SELECT GTID_SUBTRACT(@@GLOBAL.gtid_executed, %s)", (before,))
+            wait_for(lambda: gtid in received_by(applier), lambda: f"{gtid} is not received")
+            ran = tallystick("where", gtid, *flags)
+            compared = tallystick("diff", "source-a", "replica-1", *flags)
+        finally:
+            applier.run("START REPLICA SQL_THREAD")
+            writer.run("DROP DATABASE answers")
+            mysqld.await_applied()
+    assert (ran.code, compared.code) == (0, 0), ran.err
+    [part] = json.loads(ran.out)["parts"]
+    states = {place["instance"]: place["state"] for place in part["instances"]}
+    assert (part["gtids"], part["origin"]) == (gtid, "source-a")
+    assert (states["source-a"], states["replica-1"], states["hub"]) == (
+        "logged", "received", "applied",
+    )  # fmt: skip
+    assert states["source-b"] == states["replica-2"] == "lacking"
+    [missing] = json.loads(compared.out)["differences"][0]["parts"]
+    assert (missing["gtids"], missing["kind"], missing["received"]) == (gtid, "lagging", gtid)
+
+
+def received_by(server) -> GtidSet:
+    return GtidSet.parse(server.value(
+        "SELECT received_transaction_set FROM performance_schema.replication_connection_status"
+    ))  # fmt: skip
