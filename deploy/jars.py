@@ -206,6 +206,11 @@ def ivy_fetch(jars: Sequence[Jar], into: Path, repository: str | None = None) ->
     return done.stdout.decode("utf-8", "replace")
 
 
+def missing_jars(name: str) -> list[Jar]:
+    """Returns the jars of a set that are not in the cache, or have other bytes; fetches none."""
+    return _missing(_pinned(name), set_directory(name))
+
+
 def _prepare_set(name: str, progress: Callable[[str], None] | None) -> list[Path]:
     return prepare(_pinned(name), set_directory(name), progress=progress)
 

@@ -149,11 +149,17 @@ def java_problem(environ: dict[str, str] | None = None) -> Problem | None:
     return judge_java(command, env.get("JAVA_HOME"), version_text, modules)
 
 
-def disk_problem(directory: Path, needed_bytes: int) -> Problem | None:
-    """Reports whether the file system of a directory has room; the directory need not exist yet."""
+def nearest_existing(directory: Path) -> Path:
+    """Returns a directory, or the nearest of those above it that is there."""
     existing = directory.absolute()
     while not existing.exists():
         existing = existing.parent
+    return existing
+
+
+def disk_problem(directory: Path, needed_bytes: int) -> Problem | None:
+    """Reports whether the file system of a directory has room; the directory need not exist yet."""
+    existing = nearest_existing(directory)
     free = shutil.disk_usage(existing).free
     if free >= needed_bytes:
         return None
@@ -165,7 +171,8 @@ def disk_problem(directory: Path, needed_bytes: int) -> Problem | None:
 
 def port_problem(port: int, host: str = "127.0.0.1") -> Problem | None:
     """Reports whether a port can be listened on."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
         # Kafka sets it too: a port whose last connections are in TIME_WAIT counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

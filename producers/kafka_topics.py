@@ -150,12 +150,26 @@ def _require_kept(topics: list[Topic], admin: TopicAdmin, deadline: float) -> No
     if not names:
         return
     try:
-        policies = admin.cleanup_policies(names, max(0.1, deadline - time.monotonic()))
+        settings = admin.settings(names, max(0.1, deadline - time.monotonic()))
     except TopicError as error:
         raise TopicError(f"cannot read the settings of {', '.join(names)}: {error}") from error
-    for name, policy in policies.items():
-        if "compact" in policy:
-            raise TopicError(
-                f"topic {name!r} has cleanup.policy {policy!r}, which drops records that"
-                " count. To fix: set it to 'delete'"
-            )
+    for topic in topics:
+        problem = compaction_problem(topic, settings.get(topic.name, {}))
+        if problem is not None:
+            raise TopicError(problem)
+
+
+def compaction_problem(topic: Topic, settings: Mapping[str, str]) -> str | None:
+    """What is wrong if Kafka would compact a topic although each of its records counts.
+
+    Args:
+        topic: As it should be.
+        settings: As it is; empty where they may not be seen.
+    """
+    policy = settings.get("cleanup.policy", "")
+    if topic.is_compacted or "compact" not in policy:
+        return None
+    return (
+        f"topic {topic.name!r} has cleanup.policy {policy!r}, which drops records that count."
+        " To fix: set it to 'delete'"
+    )

@@ -1,4 +1,4 @@
-"""The extras ``stream``, ``tables``, ``serve``, ``metrics``: what the bare install lacks."""
+"""The extras stream, tables, serve, metrics and mysql: what the bare install lacks."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from tallystick.coordinates.values.errors import MissingExtraError
 
 _TABLES = {"deltalake": "deltalake"}
+_MYSQL = {"cryptography": "cryptography"}
 _PAGE = {**_TABLES, "aiohttp": "aiohttp"}
 _METRICS = {"prometheus_client": "prometheus-client"}
 _STREAM = {
@@ -20,6 +21,20 @@ _STREAM = {
     "urllib3": "urllib3",
 }
 """Modules, and the packages that bring them. confluent-kafka can be missing: there is a second."""
+
+
+EXTRAS = {
+    "stream": _STREAM,
+    "tables": _TABLES,
+    "serve": _PAGE,
+    "metrics": _METRICS,
+    "mysql": _MYSQL,
+}
+
+
+def missing_packages(extra: str) -> list[str]:
+    """The packages of an extra that are not installed; imports nothing."""
+    return [name for module, name in EXTRAS[extra].items() if not _is_installed(module)]
 
 
 def missing_of_stream() -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tallystick.producers.kafka_clients.choice import kafka_client
@@ -27,11 +28,23 @@ def require_broker(settings: Settings) -> None:
     kafka_client(settings.client, properties)
     reason = "no address"
     for address in settings.bootstrap_servers.split(","):
-        host, _, port = address.rpartition(":")
-        try:
-            require_accepted(host.strip("[]"), int(port), properties, TIMEOUT_S)
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-        else:
+        found = unreachable(address, properties)
+        if found is None:
             return
+        reason = found
     raise BrokerUnreachableError(settings.bootstrap_servers, reason)
+
+
+def unreachable(address: str, properties: Mapping[str, str]) -> str | None:
+    """Why a broker's address does not answer; None when it has let this client in.
+
+    Raises:
+        BrokerRefusesError: It refuses this client.
+        KafkaPropertyError: A certificate or key cannot be read, or a token cannot be fetched.
+    """
+    host, _, port = address.rpartition(":")
+    try:
+        require_accepted(host.strip("[]"), int(port), properties, TIMEOUT_S)
+    except (OSError, OverflowError) as error:
+        return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return None

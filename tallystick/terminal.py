@@ -79,14 +79,16 @@ def _folded(line: str, out: Console) -> list[str]:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Write a result as a table, its cells folded at a terminal's width; a file gets them whole."""
+    """Write a result as a table, its cells folded at a terminal's width; a file gets them whole.
+
+    A cell that is a pair is a text with its style.
+    """
     out = _console(stderr=False)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=not out.is_terminal)
     for row in rows:
-        # Line breaks are ours: each line is escaped by itself.
-        table.add_row(*(Text("\n".join(map(escaped, str(cell).split("\n")))) for cell in row))
+        table.add_row(*map(_cell, row))
     if out.is_terminal:
         out.print(table)
         return
@@ -94,6 +96,12 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     with out.capture() as capture:
         out.print(table)
     sys.stdout.writelines(f"{line.rstrip()}\n" for line in capture.get().splitlines())
+
+
+def _cell(cell: object) -> Text:
+    text, style = cell if isinstance(cell, tuple) else (cell, "")
+    # Line breaks are ours: each line is escaped by itself.
+    return Text("\n".join(map(escaped, str(text).split("\n"))), style=style)
 
 
 def show_text(text: str) -> None:

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # not in its 
     AdminClient,
     ConfigResource,
     NewTopic,
+    OffsetSpec,
     ResourceType,
 )
 
@@ -36,7 +37,12 @@ from tallystick.producers.kafka_clients.errors import (
     not_allowed,
 )
 from tallystick.producers.kafka_clients.properties import KafkaProperties, without_secrets
-from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message, topic_id_text
+from tallystick.producers.kafka_clients.protocol import (
+    DEADLINE_S,
+    Message,
+    TopicDescription,
+    topic_id_text,
+)
 from tallystick.producers.outages import OutageWatch
 from tallystick.producers.publisher import (
     CLIENT_ID,
@@ -418,6 +424,40 @@ class _Admin:
         high, low = found.get_most_significant_bits(), found.get_least_significant_bits()
         return topic_id_text(UUID(int=high % 2**64 * 2**64 + low % 2**64))
 
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        asked = self._client.describe_topics(
+            TopicCollection([*topics]),
+            include_authorized_operations=True,
+            request_timeout=self._timeout_s,
+        )
+        described = {}
+        for name, future in asked.items():
+            try:
+                found = future.result(self._timeout_s + 1)
+            except KafkaException as error:
+                if error.args[0].code() in (*_NOT_ALLOWED, KafkaError.UNKNOWN_TOPIC_OR_PART):
+                    continue
+                reason = error.args[0].str()
+                raise BrokerUnreachableError(self._bootstrap_servers, reason) from error
+            operations = found.authorized_operations
+            described[name] = TopicDescription(
+                len(found.partitions),
+                min(len(partition.replicas) for partition in found.partitions),
+                min(len(partition.isr) for partition in found.partitions),
+                None if operations is None else frozenset(one.name for one in operations),
+            )
+        return described
+
+    def newest_ms(self, topic: str, partitions: int) -> int | None:
+        newest: Any = OffsetSpec
+        asked = {TopicPartition(topic, n): newest.max_timestamp() for n in range(partitions)}
+        found = self._client.list_offsets(asked, request_timeout=self._timeout_s).values()
+        try:
+            offsets = [future.result(self._timeout_s + 1) for future in found]
+        except KafkaException as error:
+            raise TopicError(f"topic {topic!r}: {error.args[0].str()}") from error
+        return max((one.timestamp for one in offsets if one.offset >= 0), default=None)
+
     def create(
         self,
         topic: str,
@@ -425,6 +465,8 @@ class _Admin:
         replication_factor: int,
         settings: Mapping[str, str],
         timeout_s: float,
+        *,
+        is_tried_only: bool = False,
     ) -> bool:
         new = NewTopic(
             topic,
@@ -433,7 +475,10 @@ class _Admin:
             config=dict(settings),
         )
         made = self._client.create_topics(
-            [new], operation_timeout=timeout_s, request_timeout=timeout_s
+            [new],
+            operation_timeout=timeout_s,
+            request_timeout=timeout_s,
+            validate_only=is_tried_only,
         )
         try:
             made[topic].result(timeout_s + 1)
@@ -445,17 +490,18 @@ class _Admin:
             raise TopicError(error.args[0].str()) from error
         return True
 
-    def cleanup_policies(self, topics: Collection[str], timeout_s: float) -> dict[str, str]:
+    def settings(self, topics: Collection[str], timeout_s: float) -> dict[str, dict[str, str]]:
         asked = [ConfigResource(ResourceType.TOPIC, topic) for topic in topics]
         found = self._client.describe_configs(asked, request_timeout=timeout_s)
-        policies = {}
+        settings = {}
         for resource, future in found.items():
             try:
-                policies[resource.name] = future.result(timeout_s + 1)["cleanup.policy"].value
+                entries = future.result(timeout_s + 1)
+                settings[resource.name] = {name: one.value for name, one in entries.items()}
             except KafkaException as error:
                 if error.args[0].code() not in _NOT_ALLOWED:
                     raise TopicError(error.args[0].str()) from error
-        return policies
+        return settings
 
     def close(self) -> None:
         """Nothing to close: the client ends with its last reference."""

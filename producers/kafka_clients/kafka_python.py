@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, final
 from uuid import UUID
 
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer, TopicPartition
-from kafka.admin import ConfigResource, ConfigResourceType
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import (
     ClusterAuthorizationFailedError,
     KafkaError,
@@ -31,7 +31,12 @@ from tallystick.producers.kafka_clients.errors import (
 )
 from tallystick.producers.kafka_clients.kafka_python_arguments import kafka_python_arguments
 from tallystick.producers.kafka_clients.properties import KafkaProperties
-from tallystick.producers.kafka_clients.protocol import DEADLINE_S, Message, topic_id_text
+from tallystick.producers.kafka_clients.protocol import (
+    DEADLINE_S,
+    Message,
+    TopicDescription,
+    topic_id_text,
+)
 from tallystick.producers.outages import OutageWatch
 from tallystick.producers.publisher import (
     CLIENT_ID,
@@ -377,6 +382,30 @@ class _Admin:
         shown = found.get("topic_id")
         return None if found["error_code"] or not shown else topic_id_text(UUID(str(shown)))
 
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        try:
+            found = self._client.describe_topics([*topics])
+        except KafkaError as error:
+            raise _no_answer(self._bootstrap_servers, error) from error
+        return {
+            topic["name"]: TopicDescription(
+                len(topic["partitions"]),
+                min(len(partition["replica_nodes"]) for partition in topic["partitions"]),
+                min(len(partition["isr_nodes"]) for partition in topic["partitions"]),
+                _operations(topic),
+            )
+            for topic in found
+            if not topic["error_code"] and topic["partitions"]
+        }
+
+    def newest_ms(self, topic: str, partitions: int) -> int | None:
+        asked = {TopicPartition(topic, n): OffsetSpec.MAX_TIMESTAMP for n in range(partitions)}
+        try:
+            found = self._client.list_partition_offsets(asked).values()
+        except KafkaError as error:
+            raise TopicError(f"topic {topic!r}: {error}") from error
+        return max((one.timestamp for one in found if one.offset >= 0), default=None)
+
     def create(
         self,
         topic: str,
@@ -384,6 +413,8 @@ class _Admin:
         replication_factor: int,
         settings: Mapping[str, str],
         timeout_s: float,
+        *,
+        is_tried_only: bool = False,
     ) -> bool:
         new = {
             "num_partitions": partitions,
@@ -391,7 +422,9 @@ class _Admin:
             "configs": dict(settings),
         }
         try:
-            self._client.create_topics({topic: new}, timeout_ms=int(timeout_s * 1000))
+            self._client.create_topics(
+                {topic: new}, timeout_ms=int(timeout_s * 1000), validate_only=is_tried_only
+            )
         except TopicAlreadyExistsError:
             return False  # somebody else was quicker
         except _NOT_ALLOWED as error:
@@ -400,17 +433,23 @@ class _Admin:
             raise TopicError(str(error)) from error
         return True
 
-    def cleanup_policies(self, topics: Collection[str], timeout_s: float) -> dict[str, str]:
-        policies = {}
+    def settings(self, topics: Collection[str], timeout_s: float) -> dict[str, dict[str, str]]:
+        settings = {}
         for topic in topics:
-            asked = [ConfigResource(ConfigResourceType.TOPIC, topic, ["cleanup.policy"])]
+            asked = [ConfigResource(ConfigResourceType.TOPIC, topic, None)]
             try:
                 found = self._client.describe_configs(asked, config_filter="all")["topic"][topic]
             except KafkaError as error:
                 raise TopicError(str(error)) from error
-            if "cleanup.policy" in found:  # else this user may not see it
-                policies[topic] = found["cleanup.policy"]["value"]
-        return policies
+            if found:  # else this user may not see them
+                settings[topic] = {name: one["value"] for name, one in found.items()}
+        return settings
 
     def close(self) -> None:
         self._client.close()
+
+
+def _operations(topic: Mapping[str, Any]) -> frozenset[str] | None:
+    """What the broker says that this client may do; None if it does not say it."""
+    found = topic.get("authorized_operations")
+    return None if found is None else frozenset(found)

@@ -56,6 +56,23 @@ def topic_id_text(found: UUID) -> str | None:
     return urlsafe_b64encode(found.bytes).rstrip(b"=").decode()
 
 
+@dataclass(frozen=True, slots=True)
+class TopicDescription:
+    """A topic as brokers describe it.
+
+    Attributes:
+        partitions: How many.
+        replicas: Of the partition that has the fewest.
+        in_sync: Of them those in sync, of the partition that has the fewest.
+        operations: What this client may do with it: ``READ``; None: the broker does not say.
+    """
+
+    partitions: int
+    replicas: int
+    in_sync: int
+    operations: frozenset[str] | None
+
+
 class TopicAdmin(Protocol):
     """Topics: which there are, how they are kept."""
 
@@ -76,6 +93,27 @@ class TopicAdmin(Protocol):
             BrokerUnreachableError: No broker answers.
         """
 
+    def describe(self, topics: Collection[str]) -> dict[str, TopicDescription]:
+        """Those of the topics that are there and may be seen.
+
+        Raises:
+            BrokerUnreachableError: No broker answers.
+        """
+
+    def newest_ms(self, topic: str, partitions: int) -> int | None:
+        """The latest timestamp of a topic's messages, in milliseconds since 1970.
+
+        Args:
+            topic: It is there.
+            partitions: How many it has.
+
+        Returns:
+            None if it has no messages.
+
+        Raises:
+            TopicError: It cannot be read.
+        """
+
     def create(
         self,
         topic: str,
@@ -83,18 +121,20 @@ class TopicAdmin(Protocol):
         replication_factor: int,
         settings: Mapping[str, str],
         timeout_s: float,
+        *,
+        is_tried_only: bool = False,
     ) -> bool:
-        """Make a topic; False if it is there already.
+        """Make a topic, or only learn whether it could be made; False if it is there already.
 
         Raises:
             TopicError: The broker refuses.
         """
 
-    def cleanup_policies(self, topics: Collection[str], timeout_s: float) -> dict[str, str]:
-        """The setting ``cleanup.policy`` of each topic.
+    def settings(self, topics: Collection[str], timeout_s: float) -> dict[str, dict[str, str]]:
+        """All settings of each topic whose settings this client may see.
 
         Raises:
-            TopicError: It cannot be read.
+            TopicError: They cannot be read.
         """
 
     def close(self) -> None:

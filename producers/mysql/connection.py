@@ -103,7 +103,7 @@ def connect_for_stream(settings: ServerSettings) -> Connection[Any]:
         UnsupportedServerError: The server is no MySQL, or too old.
         MysqlError: As ``connect`` raises it.
     """
-    is_beside = settings.unix_socket is None and _is_loopback(settings.host)
+    is_beside = settings.unix_socket is None and is_loopback(settings.host)
     if settings.tls not in {"preferred", "disabled"} or not is_beside:
         return connect(settings)
     try:
@@ -151,7 +151,8 @@ def _server_identity(connection: Connection[Any]) -> tuple[str, Path, tuple[str,
     return account.rpartition("@")[2], Path(directory, socket), (directory, *more)
 
 
-def _is_loopback(host: str) -> bool:
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine, by its name or address alone."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -78,7 +78,7 @@ def discover(settings: Sequence[ServerSettings]) -> tuple[DiscoveredServer, ...]
         MysqlError: None of them can be asked.
         MisuseError: Two of them are one server.
     """
-    servers = _discover_all(settings, _probe)
+    servers = _discover_all(settings, probe)
     if all(server.problem for server in servers):
         raise MysqlError("\n".join(server.problem for server in servers))
     return servers
@@ -95,23 +95,29 @@ def discover_reachable(settings: Sequence[ServerSettings]) -> tuple[DiscoveredSe
 
 
 def _discover_all(
-    settings: Sequence[ServerSettings], probe: Callable[[ServerSettings], DiscoveredServer]
+    settings: Sequence[ServerSettings], asked: Callable[[ServerSettings], DiscoveredServer]
 ) -> tuple[DiscoveredServer, ...]:
     # Side by side: one that is away takes seconds to time out.
     with ThreadPoolExecutor(max_workers=PROBES_MAX) as pool:
-        servers = tuple(pool.map(probe, settings))
-    _refuse_repeated(servers)
+        servers = tuple(pool.map(asked, settings))
+    refuse_repeated(servers)
     return servers
 
 
 def _probe_any(settings: ServerSettings) -> DiscoveredServer:
     try:
-        return _probe(settings)
+        return probe(settings)
     except UnsupportedServerError as error:
         return DiscoveredServer(settings, problem=str(error))
 
 
-def _probe(settings: ServerSettings) -> DiscoveredServer:
+def probe(settings: ServerSettings) -> DiscoveredServer:
+    """Ask one server what it is and what its account may do.
+
+    Raises:
+        UnsupportedServerError: It is no MySQL, or too old.
+        RsaMissingError: The password needs RSA, and its package is not installed.
+    """
     server = DiscoveredServer(settings)
     collector = Collector(settings)
     try:
@@ -133,7 +139,7 @@ def _probe(settings: ServerSettings) -> DiscoveredServer:
     return server
 
 
-def _refuse_repeated(servers: Sequence[DiscoveredServer]) -> None:
+def refuse_repeated(servers: Sequence[DiscoveredServer]) -> None:
     """Refuse two names of one server: each would seem to have the other's server_uuid.
 
     Raises:

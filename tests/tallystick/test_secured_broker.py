@@ -200,6 +200,41 @@ def test_a_topic_that_is_missing_is_made_by_who_may(run_as, secured_broker):
     assert "topic 'nowhere.journal' does not exist, or this user may not see it" in ran.err
 
 
+@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("role", ["tail", "audit"])
+def test_the_doctor_names_the_right_that_is_missing(run_as, secured_broker, role, client):
+    """With those of the table nothing has failed; without one it is named, and 2 the status."""
+    rights, named = RIGHTS[role], {"TALLYSTICK_CLIENT": client}
+    command = ("doctor", "--for", role)
+    ran = run_as(secured_broker.user(rights) | named, *command)
+    assert 0 == ran.code, ran.out
+    assert "by SASL_SSL with SCRAM-SHA-512" in ran.out
+    assert "may not see them: DESCRIBE_CONFIGS" in ran.out
+    seen = [Right("DESCRIBE_CONFIGS", right.topic) for right in rights]
+    ran = run_as(secured_broker.user([*rights, *seen]) | named, *command)
+    assert "policy, retention, message size" in ran.out
+    for missing in rights:
+        kept = [right for right in rights if right != missing]
+        ran = run_as(secured_broker.user(kept) | named, *command)
+        (line,) = [line for line in ran.out.splitlines() if line.startswith("failed ")]
+        topic = f"{secured_broker.prefix}.{missing.topic}"
+        is_seen = any(right.topic == missing.topic for right in kept)
+        said = f"lacks {missing.operation} on {topic}" if is_seen else f"topic '{topic}' does not"
+        assert (2, True) == (ran.code, said in line), line
+        assert "docs/kafka.md" in line
+
+
+def test_the_doctor_says_why_it_is_not_let_in(run_as, secured_broker):
+    """In the words of every command; what needs Kafka is not tried, and no secret is shown."""
+    for what, variables, said in refusals(secured_broker):
+        ran = run_as(variables, "doctor", "--for", "tail")
+        (line,) = [line for line in ran.out.splitlines() if line.startswith("failed ")]
+        assert (2, True) == (ran.code, said in line), (what, line)
+        assert "needs what is checked as 'brokers'" in ran.out
+        for name in ("TALLYSTICK_KAFKA_SASL_PASSWORD", "TALLYSTICK_KAFKA_SSL_KEY_PASSWORD"):
+            assert variables.get(name, "no such secret") not in ran.out + ran.err
+
+
 @contextmanager
 def arguments_of_all() -> Iterator[set[bytes]]:
     """The command lines of all processes that run meanwhile."""
