@@ -398,7 +398,9 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "a coordinate is not readable, the channel has no relay log, no row of this channel"
-        " lineage was accepted before, or the base name changed (another source's files)"
+        " lineage was accepted before, or the base name changed (another source's files); or the"
+        " executed one fell, the relay log was not observed, and the channel may ask by GTID set:"
+        " a new connection begins further back"
     ),
     sources=("WL#9452, F-2.5", "WL#2775, REQ-3"),
     remedy=(
@@ -426,5 +428,7 @@ def channel_positions_monotone(e: ChannelEvidence) -> RowAnswer:
     for name, value in known.items():
         previous = e.previous.get(name)
         if same_family(previous, value) and has_fallen(value, previous, e.fallen.get(name)):
+            if name == "executed" and not e.is_followed and e.auto_position is not False:
+                return Undecided(BY_GTID_SET)
             return Broken("fell", witness=value, name=_SHOWN[name], value=value, previous=previous)
     return HOLDS

@@ -73,7 +73,7 @@ def _servers(config: Path | None, named: Sequence[str]) -> Answer:
     servers = load_servers(config, named)
     without = [server.name for server in servers if server.password is None]
     secrets = f"; without a password: {', '.join(without)}" if without else ""
-    return passed(f"{len(servers)} servers{secrets}", servers)
+    return passed(f"{', '.join(server.name for server in servers)}{secrets}", servers)
 
 
 def _kafka(place: Place, settings: Settings | None, clients: Sequence[str]) -> None:

@@ -83,6 +83,10 @@ def check_fleet(place: Place, servers: Sequence[DiscoveredServer]) -> None:
         place: Takes the checks.
         servers: Those that could be asked.
     """
+    if not servers:
+        for name in ("one name each", "sources"):
+            place.add(name, not_tried("no server could be asked"))
+        return
     place.try_("one name each", lambda: _names(servers), fix="name it once")
     place.try_("sources", lambda: _sources(servers))
 
@@ -287,7 +291,11 @@ def _clock(settings: ServerSettings) -> Answer:
 
 def _names(servers: Sequence[DiscoveredServer]) -> Answer:
     refuse_repeated(servers)
-    return passed(f"{len(servers)} servers, each under one name")
+    return passed(f"of {_named(servers)}")
+
+
+def _named(servers: Sequence[DiscoveredServer]) -> str:
+    return ", ".join(server.name for server in servers)
 
 
 def _sources(servers: Sequence[DiscoveredServer]) -> Answer:
@@ -302,7 +310,7 @@ def _sources(servers: Sequence[DiscoveredServer]) -> Answer:
             f" alone: {'; '.join(missing)}",
             "name the sources too",
         )
-    return passed("each source is among these servers")
+    return passed(f"those of {_named(servers)} are among them")
 
 
 def _value(settings: ServerSettings, statement: str, column: str) -> str:

@@ -516,3 +516,32 @@ def test_an_applier_may_be_ahead_of_a_receiver_that_connects_by_gtid_set(action:
     journal.row(replica_status=status, slave_master_info=stored)
     broken = {"exec_source_pos_within_read", "master_info_not_ahead_of_relay"}
     assert not broken & {*audit(journal).broken}
+
+
+@pytest.mark.parametrize("by_set", [True, False, None])
+def test_an_applier_goes_back_with_a_receiver_that_connects_by_gtid_set(by_set: bool | None):
+    """As where relay logs are not read: only one that asks by position never goes back.
+
+    Measured on 8.0.31: Exec_Source_Log_Pos follows the ROTATE that such a connection begins with.
+    """
+    journal = Journal().begin()
+    change = {} if by_set is None else {"auto_position": by_set}
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C, **change)
+    for executed in (6377, 6359, 6400):
+        status = {
+            "Channel_Name": "",
+            "Source_UUID": UUID_C,
+            "Source_Log_File": "binlog.000001",
+            "Read_Source_Log_Pos": 6400,
+            "Relay_Source_Log_File": "binlog.000001",
+            "Exec_Source_Log_Pos": executed,
+        }
+        journal.row(replica_status=[status])
+    checks = [
+        (check.outcome.value, check.reason)
+        for cut in audit(journal).cuts
+        for check in cut.checks
+        if check.rule == "channel_positions_monotone"
+    ]
+    fell = ("broken", "fell") if by_set is False else ("undecided", "by_gtid_set")
+    assert [("holds", ""), fell, ("holds", "")] == checks
