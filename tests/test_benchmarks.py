@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+
+import pytest
 
 from benchmarks.pipeline import add_record
+from benchmarks.sizing import SHARE, Fleet, limits, table
 from tallystick.coordinates.events.journal import BlockBuilder
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.producers.load.history import LoadPlan
@@ -25,3 +29,26 @@ def test_one_message_an_event_is_the_same_journal():
             add_record(builder, record)
         assert records == [json.loads(line) for line in block_to_lines(builder.build())]
     assert {"binlog", "relay", "redo", "log_status"} <= kinds
+
+
+def test_the_page_of_sizes_is_what_is_computed():
+    """Both fleets of it, digit by digit."""
+    page = (Path(__file__).parents[1] / "docs" / "sizing.md").read_text("utf-8")
+    assert f"<!-- python -m benchmarks.sizing -->\n{table(Fleet(1_000, 500_000))}\n" in page
+    large = "<!-- python -m benchmarks.sizing --instances 100000 --events 50000000 -->\n"
+    assert f"{large}{table(Fleet(100_000, 50_000_000))}\n" in page
+
+
+def test_a_part_is_what_was_measured():
+    """At the rates that its cost was computed from, one part is busy for a second a second."""
+    for rate, records in ((371_641, 4_096), (58_219, 200)):
+        fleet = Fleet(1, rate, blocks=rate / records)
+        assert 1.0 == pytest.approx(SHARE * fleet.parts_exact, abs=0.01)
+
+
+def test_the_worst_limit_comes_first_and_halving_a_fleet_halves_it():
+    """All of them are proportional to the fleet, but for the rates that stay the same."""
+    whole = {what: times for what, times, _ in limits(Fleet(1_000, 500_000))}
+    half = {what: times for what, times, _ in limits(Fleet(500, 250_000))}
+    assert sorted(whole.values(), reverse=True) == [*whole.values()]
+    assert {what: times / 2 for what, times in whole.items()} == pytest.approx(half)

@@ -1,0 +1,191 @@
+"""What a fleet takes, computed from measured costs (docs/sizing.md); nothing is measured here.
+
+    python -m benchmarks.sizing [--instances 1000] [--events 500000] [--blocks 1] [--interval 60]
+
+Prints a table as Markdown, and first what limits one job, by how far the fleet is beyond it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from dataclasses import dataclass
+
+# Measured; where and how is in docs/sizing.md, in the same order.
+RAW_BYTES = (117.3, 4735.0)
+"""Of a block as it is encoded: for each record, and for each block."""
+SENT_BYTES = (23.6, 2598.0)
+"""The same with lz4, as it is in Kafka."""
+PART_US = (1.94, 3050.0)
+"""Of one part's time: for each record, and for each block."""
+DRIVER_US = 400.0
+"""Of the driver's time for each block: its events into the fleet's audit, its rows."""
+PACK_MS_PER_MB = 15.0
+"""Of the driver's time in each micro-batch: the fleet's state is packed and written."""
+FLEET_KB = (10.0, 105.0)
+"""The fleet's state for an instance: quiet, and busy."""
+AUDIT_MB = (0.05, 0.5)
+"""An audit in a Python worker: quiet, and busy."""
+COLLECTION_US = 5700.0
+"""Of the driver's time for each instance of a collection: validated, and its rows written."""
+CHECKS = 75
+"""Of an instance with two channels, in a collection."""
+BATCH_S = 0.45
+"""Of a micro-batch, whatever is in it."""
+EXECUTOR_GB, DRIVER_GB = 1.5, 3.0
+"""Heap and Python worker or driver, without audits and the fleet's state."""
+# Of the program.
+MESSAGES_MAX, BATCH_BYTES = 4096, 128 << 20
+LAG_BYTES, LAG_BYTES_PER_EVENT = 256 << 20, 2.3
+# Of this computation.
+SHARE = 0.7
+"""Of what there is may be used: the rest is for what comes late and all at once."""
+REPLICAS = 3
+"""Of each source; each server's journal has its binary log."""
+COPIES = 3
+"""Of each of Kafka's partitions."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fleet:
+    """What is to be audited.
+
+    Attributes:
+        instances: Servers, sources and replicas.
+        events: In all journals, a second.
+        blocks: Of each instance, a second; with fewer events one is a heartbeat.
+        interval_s: Between two collections.
+    """
+
+    instances: int
+    events: float
+    blocks: float = 1.0
+    interval_s: float = 60.0
+
+    @property
+    def all_blocks(self) -> float:
+        """Blocks a second of the whole fleet."""
+        return self.instances * self.blocks
+
+    def bytes_a_second(self, cost: tuple[float, float]) -> float:
+        """Of all journals."""
+        return self.events * cost[0] + self.all_blocks * cost[1]
+
+    @property
+    def parts_exact(self) -> float:
+        """How many parts are busy, of which each may be so for a share of its time."""
+        busy_us = self.events * PART_US[0] + self.all_blocks * PART_US[1]
+        return busy_us / 1e6 / SHARE
+
+    @property
+    def parts(self) -> int:
+        """How many parts, each with an executor of one core (spark_partitions)."""
+        return max(1, math.ceil(self.parts_exact))
+
+
+def needs(fleet: Fleet) -> list[tuple[str, str]]:
+    """What to give to it, as rows of a table."""
+    sent = fleet.bytes_a_second(SENT_BYTES)
+    low, high = (fleet.instances * mb / 1e3 for mb in AUDIT_MB)
+    executors = fleet.parts * EXECUTOR_GB
+    state_low, state_high = (fleet.instances * kb / 1e6 for kb in FLEET_KB)
+    return [
+        ("parts = executors of one core = Kafka partitions, at least", f"{fleet.parts:,}"),
+        (
+            "memory of executors",
+            f"{executors:,.0f} GB, and for the audits {_range(low, high)} GB",
+        ),
+        (
+            "memory of the driver",
+            f"{DRIVER_GB:.0f} GB, and twice {_range(state_low, state_high)} GB",
+        ),
+        ("into Kafka", f"{_size(sent)}/s; with {COPIES} copies {_size(COPIES * sent)}/s on disks"),
+        ("from Kafka to executors", f"{_size(sent)}/s"),
+        ("between executors (shuffle)", f"{_size(sent)}/s"),
+        (
+            "written to the checkpoint",
+            f"{_size(2 * sent)}/s, {_size(2 * sent / fleet.parts)}/s a part",
+        ),
+        ("rows of checks", f"{fleet.instances * CHECKS / fleet.interval_s:,.0f} a second"),
+    ]
+
+
+def limits(fleet: Fleet) -> list[tuple[str, float, str]]:
+    """What one job cannot do whatever it is given: how many times the fleet is beyond it, and why.
+
+    The worst first. Below 1 the fleet is within it.
+    """
+    raw = fleet.bytes_a_second(RAW_BYTES)
+    pack_s = [fleet.instances * kb / 1e3 * PACK_MS_PER_MB / 1e3 for kb in FLEET_KB]
+    lag_s = LAG_BYTES / LAG_BYTES_PER_EVENT / fleet.events * (REPLICAS + 1) if fleet.events else 0
+    found = [
+        (
+            "the driver packs the fleet's state in each micro-batch",
+            pack_s[1],
+            f"{_range(*pack_s)} s a micro-batch, where 1 s is counted as the limit",
+        ),
+        (
+            "the driver's part of each block",
+            fleet.all_blocks * DRIVER_US / 1e6 / SHARE,
+            f"{fleet.all_blocks * DRIVER_US / 1e6:.2g} s of one thread a second",
+        ),
+        (
+            "messages of a micro-batch",
+            fleet.all_blocks * BATCH_S / MESSAGES_MAX / SHARE,
+            f"{fleet.all_blocks * BATCH_S:,.0f} while an empty one runs, at most {MESSAGES_MAX:,}",
+        ),
+        (
+            "bytes of a micro-batch",
+            raw * BATCH_S / BATCH_BYTES / SHARE,
+            f"{_size(raw * BATCH_S)} while an empty one runs, at most {_size(BATCH_BYTES)}",
+        ),
+        (
+            "the driver validates a collection and writes it",
+            fleet.instances * COLLECTION_US / 1e6 / fleet.interval_s / SHARE,
+            f"{fleet.instances * COLLECTION_US / 1e6:.3g} s each {fleet.interval_s:g} s",
+        ),
+        (
+            "what lagging replicas need is remembered",
+            60 / lag_s if lag_s else 0,
+            f"{lag_s:,.0f} s of all sources' events, where a minute is counted as the limit",
+        ),
+    ]
+    return sorted(found, key=lambda one: -one[1])
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:,.2g} to {high:,.2g}" if high < 10 else f"{low:,.0f} to {high:,.0f}"
+
+
+def _size(count: float) -> str:
+    for unit, factor in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= factor:
+            return f"{count / factor:.3g} {unit}"
+    return f"{count:.0f} B"
+
+
+def table(fleet: Fleet) -> str:
+    """Both, as Markdown."""
+    lines = ["| what limits one job | times | |", "|---|---|---|"]
+    lines += [
+        f"| {what} | {times:,.{0 if times >= 10 else 2}f} | {why} |"
+        for what, times, why in limits(fleet)
+    ]
+    lines += ["", "| what it takes | |", "|---|---|"]
+    lines += [f"| {what} | {how} |" for what, how in needs(fleet)]
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--instances", type=int, default=1_000)
+    parser.add_argument("--events", type=float, default=500_000, help="a second, of all journals")
+    parser.add_argument("--blocks", type=float, default=1, help="a second, of each instance")
+    parser.add_argument("--interval", type=float, default=60, help="seconds between collections")
+    given = parser.parse_args()
+    print(table(Fleet(given.instances, given.events, given.blocks, given.interval)))
+
+
+if __name__ == "__main__":
+    main()
