@@ -63,6 +63,8 @@ logger.native.level = error
 
 WORKERS_PYTHON = "spark.pyspark.python"
 """The property that names the Python of a cluster's workers."""
+PYTHON_VARIABLE = "PYSPARK_PYTHON"
+"""The same as a variable of the driver; spark-submit sets it from the property."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +96,47 @@ class SessionSettings:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
+def is_submitted() -> bool:
+    """Whether spark-submit has started this process: its JVM, master and properties are used."""
+    return "PYSPARK_GATEWAY_PORT" in os.environ
+
+
 def session_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
     """Every Spark setting of the job, in the form of ``spark.…`` keys.
 
     Raises:
         SessionError: A property is given that the job sets itself.
     """
-    conf = _own_conf(settings, log4j2_file)
+    conf = _jvm_conf(settings, log4j2_file) | _job_conf(settings)
+    if WORKERS_PYTHON not in settings.properties:
+        conf |= _packages_for_workers()
     for name in settings.properties:
         if name in conf:
-            raise SessionError(f"The Spark property {name!r} is set by tallystick itself.")
+            raise _refused(name)
     return {**conf, **settings.properties}
 
 
-def _own_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
-    # Not resolved: in a checkout this package is reached through a link in tallystick/.
-    packages = str(Path(__file__).absolute().parents[2])
+def submitted_conf(settings: SessionSettings, given: Mapping[str, str]) -> dict[str, str]:
+    """What the job adds to the properties that spark-submit was given.
+
+    Raises:
+        SessionError: One of these has another value than the job's own.
+    """
+    conf = _job_conf(settings)
+    if PYTHON_VARIABLE not in os.environ:
+        conf |= _packages_for_workers()
+    for name, value in conf.items():
+        if given.get(name, value) != value:
+            raise _refused(name)
+    return conf
+
+
+def _refused(name: str) -> SessionError:
+    return SessionError(f"The Spark property {name!r} is set by tallystick itself.")
+
+
+def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
+    """What is decided before the driver's JVM starts."""
     conf = {
         "spark.master": settings.master,
         "spark.app.name": settings.app_name,
@@ -124,10 +151,26 @@ def _own_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
             f" -Dlog4j2.configurationFile={log4j2_file.as_uri()}"
             f" {shlex.join(settings.java_options)}"
         ),
-        # Workers find the packages beside this one.
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(
-            map(os.path.abspath, filter(None, (packages, *_python_path())))
-        ),
+    }
+    jars = [str(jar) for jar in settings.jars]
+    if not settings.master.startswith("local"):
+        return conf | {"spark.jars": ",".join(jars)}
+    conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+    if jars:
+        # On Java's own class path their classes are in its archive (class_archives), too.
+        conf["spark.driver.extraClassPath"] = os.pathsep.join(jars)
+        # Hadoop's own local file system starts chmod and readlink for each file of a checkpoint:
+        # some thirty processes a micro-batch. This one, among the jars, asks the system instead.
+        conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
+        conf["spark.sql.streaming.checkpointFileManagerClass"] = (
+            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+        )
+    return conf
+
+
+def _job_conf(settings: SessionSettings) -> dict[str, str]:
+    """What holds for the job wherever it runs."""
+    return {
         # Forked workers share what the daemon has imported already.
         "spark.python.daemon.module": "tallystick.streaming.worker_daemon",
         "spark.ui.enabled": "false",
@@ -155,24 +198,16 @@ def _own_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
         # A stop waits this long for a query's thread; unlimited is Spark's default.
         "spark.sql.streaming.stopTimeout": "60s",
     }
-    jars = [str(jar) for jar in settings.jars]
-    if not settings.master.startswith("local"):
-        return conf | {"spark.jars": ",".join(jars)}
-    conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
-    if jars:
-        # On Java's own class path their classes are in its archive (class_archives), too.
-        conf["spark.driver.extraClassPath"] = os.pathsep.join(jars)
-        # Hadoop's own local file system starts chmod and readlink for each file of a checkpoint:
-        # some thirty processes a micro-batch. This one, among the jars, asks the system instead.
-        conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-        conf["spark.sql.streaming.checkpointFileManagerClass"] = (
-            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-        )
-    return conf
 
 
-def _python_path() -> list[str]:
-    return os.environ.get("PYTHONPATH", "").split(os.pathsep)
+def _packages_for_workers() -> dict[str, str]:
+    """Workers find the packages beside this one, unless another Python of theirs has its own."""
+    # Not resolved: in a checkout this package is reached through a link in tallystick/.
+    packages = str(Path(__file__).absolute().parents[2])
+    paths = (packages, *os.environ.get("PYTHONPATH", "").split(os.pathsep))
+    return {
+        "spark.executorEnv.PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, paths)))
+    }
 
 
 def start_session(settings: SessionSettings) -> SparkSession:
@@ -183,8 +218,18 @@ def start_session(settings: SessionSettings) -> SparkSession:
             property is given that the job sets itself.
     """
     settings.log_file.parent.mkdir(parents=True, exist_ok=True)
+    interrupt = signal.getsignal(signal.SIGINT)
+    context = _submitted_context(settings) if is_submitted() else _own_context(settings)
+    _log_to(settings.log_file, context)
+    # Spark takes the interrupt from the terminal for itself; whoever runs the job decides.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, interrupt)
+    return SparkSession(context)
+
+
+def _own_context(settings: SessionSettings) -> SparkContext:
     # Otherwise workers run the system's python3, which has none of our dependencies.
-    os.environ["PYSPARK_PYTHON"] = settings.properties.get(WORKERS_PYTHON, sys.executable)
+    os.environ[PYTHON_VARIABLE] = settings.properties.get(WORKERS_PYTHON, sys.executable)
     if settings.master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with tempfile.TemporaryDirectory(prefix="tallystick-spark-") as directory:
@@ -194,7 +239,6 @@ def start_session(settings: SessionSettings) -> SparkSession:
         for name, value in session_conf(settings, log4j2_file).items():
             conf.set(name, value)
         try:
-            interrupt = signal.getsignal(signal.SIGINT)
             with settings.log_file.open("ab") as log, _variables(settings.environment):
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf,
@@ -208,18 +252,26 @@ def start_session(settings: SessionSettings) -> SparkSession:
                         "cwd": settings.log_file.parent,
                     },
                 )
-            context = SparkContext(conf=conf, gateway=gateway)
-            _log_to(settings.log_file, context)
-            # Spark takes the interrupt from the terminal for itself; whoever runs the job decides.
-            if threading.current_thread() is threading.main_thread():
-                signal.signal(signal.SIGINT, interrupt)
+            # It has read the log settings then, and never reads them again.
+            return SparkContext(conf=conf, gateway=gateway)
         except (PySparkException, OSError) as error:
             raise SessionError(
                 f"Spark did not start from {settings.master!r}: "
                 f"{log_tail(settings.log_file) or error}"
             ) from error
-        # The log settings have been read; Spark never reads them again.
-    return SparkSession(context)
+
+
+def _submitted_context(settings: SessionSettings) -> SparkContext:
+    """In spark-submit's JVM, which has been given its properties and writes its own log."""
+    try:
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]
+        conf = SparkConf(_jvm=gateway.jvm)
+        for name, value in submitted_conf(settings, dict(conf.getAll())).items():
+            conf.set(name, value)
+        os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
+        return SparkContext(conf=conf, gateway=gateway)
+    except (PySparkException, Py4JError, OSError) as error:
+        raise SessionError(f"Spark did not start by spark-submit: {error}") from error
 
 
 @contextmanager
@@ -258,7 +310,7 @@ def stop_session(spark: SparkSession, deadline_s: float = JVM_STOP_S) -> None:
     # A JVM that has ended cannot be asked to stop.
     with contextlib.suppress(Py4JError, OSError):
         spark.stop()
-    if gateway is None:
+    if gateway is None or gateway.proc is None:  # spark-submit's JVM ends after this process
         return
     with contextlib.suppress(Py4JError, OSError):
         gateway.shutdown()
@@ -282,6 +334,8 @@ def jvm_end() -> str | None:
     gateway = SparkContext._gateway  # noqa: SLF001
     if gateway is None:
         return None
+    if gateway.proc is None:
+        return None if _answers(gateway) else "Spark's JVM ended; its log is that of spark-submit."
     try:
         status: int = gateway.proc.wait(JVM_END_S)
     except subprocess.TimeoutExpired:
@@ -292,6 +346,14 @@ def jvm_end() -> str | None:
         return "Spark's JVM was killed by signal 9, as the kernel does when no memory is left."
     how = f"by signal {-status}" if status < 0 else f"with status {status}"
     return f"Spark's JVM ended {how}; its log is spark.log."
+
+
+def _answers(gateway: Any) -> bool:
+    try:
+        gateway.jvm.System.nanoTime()
+    except (Py4JError, OSError):
+        return False
+    return True
 
 
 def put_aside(log_file: Path, bytes_max: int = LOG_BYTES_MAX) -> None:

@@ -30,6 +30,7 @@ from tallystick.kafka_properties import (
 )
 from tallystick.producers.kafka_clients.choice import ClientName, default_client
 from tallystick.producers.kafka_clients.properties import SHOWN
+from tallystick.streaming.kafka_options import VARIABLES as SPARK_VARIABLES
 
 FILE = Path("tallystick.toml")
 PREFIX = "TALLYSTICK_"
@@ -291,7 +292,7 @@ def _refuse_unknown_variables() -> None:
             continue
         if variable in (PASSWORD_PREFIX, ALERTS_SECRET):
             continue
-        if variable.startswith((f"{PASSWORD_PREFIX}_", ALERT_PREFIX, VARIABLES)):
+        if variable.startswith((f"{PASSWORD_PREFIX}_", ALERT_PREFIX, VARIABLES, SPARK_VARIABLES)):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in Settings.model_fields:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Mapping
 from pathlib import Path
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from tallystick.terminal import Progress
 
 
+_OF_SPARK_SUBMIT = frozenset({"spark_master", "spark_memory", "spark_properties"})
 TOPICS = ("journal", "collect", "findings", "incidents", "control", "deadletter")
 
 
@@ -67,15 +69,30 @@ class Audit:
         if problems:
             raise MisuseError("\n".join(map(str, problems)))
         sinks_of(self._settings, terminal.notice)
-        if self._kafka.environment and not self._settings.spark_master.startswith("local"):
-            raise MisuseError(
-                f"spark_master {self._settings.spark_master!r}: secrets of Kafka are handed to a"
-                " Spark on this machine only, local[…]"
-            )
+        self._check_spark()
         prepare_topics(self._settings, *TOPICS)
         if self._settings.metrics_port is not None:
             host, port = self._settings.metrics_host, self._settings.metrics_port
             MetricsListener(host, port, self._metrics.registry, self._health)
+
+    def _check_spark(self) -> None:
+        from tallystick.streaming.session import is_submitted
+
+        settings, secrets = self._settings, self._kafka.environment
+        if is_submitted():
+            for name in sorted(_OF_SPARK_SUBMIT & settings.model_fields_set):
+                raise MisuseError(f"{name}: spark-submit has decided it; give it to spark-submit")
+            for name in secrets:
+                if name not in os.environ:
+                    raise MisuseError(
+                        f"{name} is not set: expected in the environment of spark-submit and of"
+                        " the executors (docs/cluster.md)"
+                    )
+        elif secrets and not settings.spark_master.startswith("local"):
+            raise MisuseError(
+                f"spark_master {settings.spark_master!r}: secrets of Kafka are handed to a"
+                " Spark on this machine only, local[…]"
+            )
 
     def run(self, stop: threading.Event, progress: Progress) -> RunResult | None:
         """Run the job until it ends or is to stop; None when it was stopped before it ran."""
@@ -84,9 +101,12 @@ class Audit:
             return self._run(stop, progress, alerts)
 
     def _run(self, stop: threading.Event, progress: Progress, alerts: Alerts) -> RunResult | None:
+        from tallystick.streaming.session import is_submitted
+
         settings = self._settings
         title = f"{settings.topic_prefix}.journal at {settings.bootstrap_servers}"
-        jars = spark_kafka_jars(progress.done)
+        # spark-submit has been given them.
+        jars = [] if is_submitted() else spark_kafka_jars(progress.done)
 
         def watch(metrics: Mapping[str, float]) -> bool:
             self._metrics.take(metrics)

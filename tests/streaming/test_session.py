@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from unittest.mock import Mock
 from zipimport import zipimporter
 
 import pytest
+from py4j.protocol import Py4JNetworkError
+from pyspark import SparkContext
 
 from tallystick.streaming.errors import SessionError
-from tallystick.streaming.session import SessionSettings, session_conf
+from tallystick.streaming.session import SessionSettings, jvm_end, session_conf, submitted_conf
 
 
 def conf(**settings):
@@ -33,6 +37,38 @@ def test_on_a_cluster_the_driver_says_where_it_is():
     assert "127.0.0.1" == conf()["spark.driver.host"]
     properties = {"spark.driver.host": "audit-1"}
     assert "audit-1" == conf(master="spark://m:7077", properties=properties)["spark.driver.host"]
+
+
+def test_workers_whose_python_is_named_have_packages_of_their_own():
+    """Else they find those of the driver, which are where they are here."""
+    name = "spark.executorEnv.PYTHONPATH"
+    assert str(Path(__file__).parents[2]) in conf(master="spark://m:7077")[name]
+    properties = {"spark.pyspark.python": "./environment/bin/python"}
+    assert name not in conf(master="spark://m:7077", properties=properties)
+
+
+def test_spark_submit_decides_what_concerns_its_jvm(monkeypatch):
+    """The job adds the rest; what it needs itself may be given with the same value only."""
+    settings = SessionSettings((), Path("spark.log"), shuffle_partitions=3)
+    monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+    given = {"spark.master": "spark://m:7077", "spark.sql.shuffle.partitions": "3"}
+    added = submitted_conf(settings, given)
+    assert added.keys().isdisjoint({"spark.master", "spark.driver.memory", "spark.jars"})
+    assert "3" == added["spark.sql.shuffle.partitions"]
+    assert "spark.executorEnv.PYTHONPATH" in added
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    assert "spark.executorEnv.PYTHONPATH" not in submitted_conf(settings, given)
+    with pytest.raises(SessionError, match=r"'spark\.sql\.shuffle\.partitions' is set by"):
+        submitted_conf(settings, {"spark.sql.shuffle.partitions": "200"})
+
+
+def test_the_end_of_a_jvm_of_spark_submit_is_seen_by_asking_it(monkeypatch):
+    """It is no process of ours: whether it answers is all that can be told."""
+    gateway = SimpleNamespace(proc=None, jvm=SimpleNamespace(System=SimpleNamespace(nanoTime=int)))
+    monkeypatch.setattr(SparkContext, "_gateway", gateway)
+    assert jvm_end() is None
+    gateway.jvm.System.nanoTime = Mock(side_effect=Py4JNetworkError("no answer"))
+    assert str(jvm_end()).startswith("Spark's JVM ended")
 
 
 def test_workers_read_no_archive_for_each_task(spark):

@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import final
 from urllib.request import urlopen
@@ -23,10 +24,19 @@ _CLASSES = "org.apache.spark.deploy"
 
 @final
 class SparkCluster:
-    """A worker has one core, and so one executor of an application."""
+    """A worker has one core, and so one executor of an application.
 
-    def __init__(self, directory: Path, workers: int = 2) -> None:
+    Args:
+        directory: Of its logs, and of what executors write.
+        workers: How many.
+        environment: Variables of master and workers, which executors have, too.
+    """
+
+    def __init__(
+        self, directory: Path, workers: int = 2, environment: Mapping[str, str] | None = None
+    ) -> None:
         self._directory = directory
+        self._environment = environment or {}
         self._port, self._web_port = (base := free_base_port(2)), base + 1
         self._count = workers
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -40,7 +50,7 @@ class SparkCluster:
             self._start("master", "--port", str(self._port), "--webui-port", str(self._web_port))
             self._wait_for(0)
             for number in range(self._count):
-                home = self._directory / f"worker-{number}"
+                home = self.home_of_worker(number)
                 options = ("--cores", "1", "--memory", "1g", "--webui-port", "0")
                 self._start("worker", *options, "--work-dir", str(home), self.url)
             self._wait_for(self._count)
@@ -52,6 +62,10 @@ class SparkCluster:
     def __exit__(self, *_: object) -> None:
         for process in self._processes:
             self._kill(process)
+
+    def home_of_worker(self, number: int) -> Path:
+        """Where its executors have their files, a directory for each application."""
+        return self._directory / f"worker-{number}"
 
     def kill_worker(self, number: int) -> None:
         """Kill -9 of a worker and of its executor."""
@@ -71,7 +85,9 @@ class SparkCluster:
         self._processes.append(
             subprocess.Popen(
                 [str(home / "bin" / "spark-class"), main, "--host", HOST, *options],
-                env={**java_environment(), "SPARK_HOME": str(home), "SPARK_LOCAL_IP": HOST},
+                env=java_environment()
+                | {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": HOST}
+                | self._environment,
                 stdout=(self._directory / f"{number}-{role}.log").open("wb"),
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
