@@ -8,12 +8,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.streaming.delta_table import read
-from tallystick.streaming.tables import CUTS, values_of
+from tallystick.streaming.tables import CHECKS, CUTS, VALIDATIONS, values_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.results import SubjectCheck
 
 RECENT_S = 3_600.0
 """Files that are read first; most instances have a row there."""
@@ -51,6 +53,19 @@ def read_positions(directory: Path, instance_id: str) -> list[Cut]:
     """All rows of an instance itself, in the order of its journal."""
     is_own = (pc.field("instance_id") == instance_id) & (pc.field("scope") == "instance") & _ROW
     return sorted(_cuts(directory, is_own, None), key=lambda cut: (cut.epoch, cut.sequence))
+
+
+def read_open(directory: Path, names: Iterable[str]) -> list[str]:
+    """Those of some collections that are not closed: that may still wait for answers."""
+    closed = read(directory, VALIDATIONS, ("collection_id",), recent_s=2 * RECENT_S)
+    return sorted(set(names) - set(closed["collection_id"].to_pylist()))
+
+
+def read_newest_checks(directory: Path, rule: str) -> list[SubjectCheck]:
+    """The checks of a rule at the newest collections, in the order of writing."""
+    rows = read(directory, CHECKS, None, pc.field("rule") == rule, RECENT_S)
+    found: list[SubjectCheck] = values_of(CHECKS, rows.sort_by("written_at"))
+    return found
 
 
 def _older(directory: Path, names: set[str], begun: _Begun) -> list[Cut]:

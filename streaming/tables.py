@@ -17,7 +17,7 @@ import pyarrow as pa
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Check, Finding, Incident, Observation, SubjectCheck
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 """Of the columns of all tables. Raise it when a column is changed: a job writes and reads tables of
 its own version only."""
 

@@ -86,6 +86,7 @@ for command in (
     incidents.retire,
     offline.replay,
     offline.report,
+    answers.ready,
     serve.serve,
     offline.campaign,
     chaos.chaos,

@@ -113,7 +113,12 @@ def _parts(gtids: GtidSet, one: str, other: str, evidence: Evidence) -> Iterator
     received = GtidSet.EMPTY
     for of_channel in there.retrieved.values():
         received = received | (of_channel or GtidSet.EMPTY)
-    errant = _found_errant(one, evidence) & gtids
+    errant, names = GtidSet.EMPTY, set()
+    for name, found in errant_on(evidence):
+        if found & gtids:
+            errant = errant | (found & gtids)
+            names.add(name)
+    on = ", ".join(sorted(names))
     coming = received
     upstreams = [name for name in evidence.upstreams_of(other) if name != other]
     for name in upstreams:
@@ -121,7 +126,7 @@ def _parts(gtids: GtidSet, one: str, other: str, evidence: Evidence) -> Iterator
     for uuid, of_uuid in by_origin(gtids):
         rest = of_uuid - errant
         for kind, part, reason in (
-            (Kind.ERRANT, of_uuid & errant, f"an incident of {ERRANT_RULE} on {one} is not over"),
+            (Kind.ERRANT, of_uuid & errant, f"an incident of {ERRANT_RULE} on {on} is not over"),
             (Kind.LAGGING, rest & coming, _coming_text(other, upstreams)),
             (Kind.NOT_KNOWN, rest - coming, _unknown_text(one, other, uuid, evidence)),
         ):
@@ -137,13 +142,11 @@ def _parts(gtids: GtidSet, one: str, other: str, evidence: Evidence) -> Iterator
                 )
 
 
-def _found_errant(name: str, evidence: Evidence) -> GtidSet:
-    """What the audit has found errant on an instance, of incidents that are not over."""
-    found = GtidSet.EMPTY
+def errant_on(evidence: Evidence) -> Iterator[tuple[str, GtidSet]]:
+    """What the audit has found errant, by instance, of incidents that are not over."""
     for incident in evidence.incidents:
-        if incident.rule == ERRANT_RULE and incident.instance_id == name and incident.is_open:
-            found = found | (read_set(incident.witness) or GtidSet.EMPTY)
-    return found
+        if incident.rule == ERRANT_RULE and incident.is_open:
+            yield incident.instance_id, read_set(incident.witness) or GtidSet.EMPTY
 
 
 def _coming_text(other: str, upstreams: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.answers.group_log import GroupLog
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.results import Incident
+    from tallystick.coordinates.results import Incident, SubjectCheck
+
+SCHEMA_VERSION = 1
+"""Of the JSON documents."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +84,7 @@ class Evidence:
         now_us: When the question was asked.
         instances: By name.
         incidents: All that are known.
+        checks: The newest check of a rule between instances, by instance and rule.
         group_log: Where the groups are, of a journal that was read whole; None: not known.
     """
 
@@ -89,7 +93,8 @@ class Evidence:
     now_us: int
     instances: Mapping[str, InstanceEvidence]
     incidents: Sequence[Incident] = ()
-    group_log: GroupLog | None = field(default=None)
+    checks: Mapping[tuple[str, str], SubjectCheck] = field(default_factory=dict)
+    group_log: GroupLog | None = None
 
     @cached_property
     def by_uuid(self) -> dict[str, str]:
@@ -120,6 +125,28 @@ class Evidence:
     def age_s(self, since_us: int) -> float:
         """How old evidence is; negative: it is of a time that has not come yet."""
         return (self.now_us - since_us) / 1e6
+
+    def document(self, question: str, asked: str, *, is_decided: bool) -> dict[str, Any]:
+        """What each JSON document has of the question and of the evidence."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "question": question,
+            "asked": asked,
+            "is_decided": is_decided,
+            "evidence": {
+                "kind": self.kind,
+                "source": self.source,
+                "asked_us": self.now_us,
+                "instances": {
+                    name: {
+                        "evidence_us": None if one.row is None else one.since_us,
+                        "age_s": None if one.row is None else round(self.age_s(one.since_us), 3),
+                        "problem": one.problem,
+                    }
+                    for name, one in self.instances.items()
+                },
+            },
+        }
 
 
 def by_origin(gtids: GtidSet) -> Iterator[tuple[str, GtidSet]]:

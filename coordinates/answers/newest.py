@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.answers.evidence import InstanceEvidence
@@ -14,13 +15,17 @@ if TYPE_CHECKING:
 _Begun = tuple[int, int]
 
 
-def newest_of(cuts: Iterable[Cut], written: Mapping[str, int]) -> dict[str, InstanceEvidence]:
+def newest_of(
+    cuts: Iterable[Cut], written: Mapping[str, int], overdue: Iterable[str] = ()
+) -> dict[str, InstanceEvidence]:
     """What is known of each instance that has a row, or should have one.
 
     Args:
         cuts: Rows of the cut table: at least the newest of each instance, whole collections of it.
         written: When the first row of each collection was written, microseconds; empty for rows
             that were never written.
+        overdue: Collections that still wait for answers, and have waited long enough: who has not
+            answered a newer one leaves one of them unanswered.
     """
     begun: dict[str, _Begun] = {}
     found: dict[str, dict[str, list[Cut]]] = {}
@@ -30,9 +35,16 @@ def newest_of(cuts: Iterable[Cut], written: Mapping[str, int]) -> dict[str, Inst
         of_instance = found.setdefault(cut.instance_id, {})
         of_instance.setdefault(cut.collection_id, []).append(cut)
     made = {}
+    waited = {one: written[one] for one in overdue}
     for name, of_instance in sorted(found.items()):
         in_order = sorted(of_instance, key=begun.__getitem__)
-        made[name] = _newest(name, [of_instance[one] for one in in_order], written)
+        one = _newest(name, [of_instance[one] for one in in_order], written)
+        last = written.get(in_order[-1], 0)
+        open_ones = [collection for collection, at in waited.items() if at > last]
+        if open_ones and not one.problem:
+            text = f"{name!r} has not answered collection {min(open_ones)!r}, which others have"
+            one = replace(one, problem=text)
+        made[name] = one
     return made
 
 

@@ -57,6 +57,11 @@ class Cut:
     exec_source_log_file: str | None = None
     exec_source_log_pos: int | None = None
     retrieved_gtid_set: str | None = None
+    auto_position: bool | None = None
+    receiver: str | None = None
+    """``running``, ``connecting`` or ``stopped``, as SHOW REPLICA STATUS has it."""
+    applier: str | None = None
+    """``running`` or ``stopped``."""
 
     journal_binary_log_file: str | None = None
     journal_binary_log_position: int | None = None

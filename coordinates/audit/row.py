@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_state import InstanceState, WaitingRow
     from tallystick.coordinates.audit.row_rules import RowEvidence
     from tallystick.coordinates.audit.server import Server
-    from tallystick.coordinates.events.log_status import ChannelState, Problem
+    from tallystick.coordinates.events.log_status import ChannelState, Problem, ThreadState
     from tallystick.coordinates.logs.relay_reader import RelayReader
     from tallystick.coordinates.rules.channel import ChannelEvidence
     from tallystick.coordinates.rules.outcomes import Reason, RowAnswer
@@ -278,6 +278,9 @@ def _channel_side(base: Mapping[str, Any], state: ServerState, name: str) -> dic
         "channel": name,
         "source_uuid": channel.source_uuid,
         "retrieved_gtid_set": _text(channel.retrieved),
+        "auto_position": channel.auto_position,
+        "receiver": _thread(channel.receiver),
+        "applier": _thread(channel.applier),
         **(
             {"relay_log_file": "", "relay_log_position": 0}
             if channel.relay_is_empty
@@ -287,6 +290,12 @@ def _channel_side(base: Mapping[str, Any], state: ServerState, name: str) -> dic
         **_log_coordinates("read_source_log_file", "read_source_log_pos", channel.read),
         **_log_coordinates("exec_source_log_file", "exec_source_log_pos", channel.executed),
     }
+
+
+def _thread(thread: ThreadState | None) -> str | None:
+    if thread is None:
+        return None
+    return "stopped" if thread.is_stopped else "connecting" if thread.is_connecting else "running"
 
 
 def _channel_journal_side(evidence: ChannelEvidence) -> dict[str, Any]:

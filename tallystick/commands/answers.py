@@ -1,16 +1,18 @@
-"""``tallystick where`` and ``diff``: questions about transactions, from the newest evidence."""
+"""``tallystick where``, ``diff`` and ``ready``: answers from the newest evidence."""
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from tallystick import terminal
 from tallystick.commands.options import Directory, Json
+from tallystick.coordinates.answers.purpose import MAX_AGE_S, Purpose
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.process import stopping
@@ -23,14 +25,15 @@ if TYPE_CHECKING:
     from tallystick.coordinates.answers.diff import Surplus
     from tallystick.coordinates.answers.evidence import Evidence
     from tallystick.coordinates.answers.position import Located
+    from tallystick.coordinates.answers.ready import Readiness
     from tallystick.coordinates.answers.where import Part, Place, Times
     from tallystick.coordinates.values.gtid import GtidSet
 
-SCHEMA_VERSION = 1
 _YEAR_US = 365 * 86_400 * 1_000_000
 _match_position = re.compile(
     r"(?P<instance>.+):(?P<file>[^:/\\]+\.[0-9]{6,}):(?P<position>[0-9]+)", re.DOTALL
 ).fullmatch
+_SOURCES = {"job": "the tables of", "journal": "the journal", "servers": "asked now:"}
 _STATES = {
     "in_log": "in its binary log, not executed as of its row",
     "received": "received, not applied",
@@ -82,7 +85,7 @@ def where(
     is_decided = all(part.is_decided for part in parts) and (located is None or located.is_exact)
     if json:
         terminal.show_json(
-            _document(evidence, "where", target, is_decided=is_decided)
+            evidence.document("where", target, is_decided=is_decided)
             | {
                 "position": located
                 and {"gtids": str(asked), "text": located.text, "is_exact": located.is_exact},
@@ -123,13 +126,53 @@ def diff(
     both = [surplus(one, other, evidence), surplus(other, one, evidence)]
     is_decided = all(found.gtids is not None for found in both)
     if json:
-        document = _document(evidence, "diff", f"{one} {other}", is_decided=is_decided)
+        document = evidence.document("diff", f"{one} {other}", is_decided=is_decided)
         terminal.show_json(document | {"differences": [found.to_dict() for found in both]})
     else:
         _show_evidence(evidence, (one, other))
         for found in both:
             _show_surplus(found)
     raise typer.Exit(ExitCode.CONSISTENT if is_decided else ExitCode.UNDECIDED)
+
+
+def ready(
+    *,
+    purpose: Annotated[Purpose, typer.Argument(help="For what.", metavar="backup|clone|failover")],
+    instance: Annotated[str, typer.Argument(help="Which one.", metavar="INSTANCE")],
+    max_age: Annotated[
+        float,
+        typer.Option(min=0, help="How old evidence may be; older is undecided.", metavar="SECONDS"),
+    ] = MAX_AGE_S,
+    journal: Journal = None,
+    servers: Servers = None,
+    directory: Directory = None,
+    json: Json = False,
+) -> None:
+    """Decide whether an instance may be backed up, cloned or promoted now.
+
+    Each check that is needed for it, with its reason (docs/answers.md). Evidence as of `where`. Yes
+    only where every check says so: what is not known, or too old, is undecided. Exit status: 0 yes,
+    1 no, 2 usage error, 3 undecided.
+    """
+    from tallystick.coordinates.answers.ready import Answer, ready_document
+    from tallystick.coordinates.answers.ready import ready as decide
+
+    if not math.isfinite(max_age):
+        raise MisuseError(f"--max-age {max_age}: expected a number of seconds")
+    evidence = _evidence("tallystick ready", journal, servers, directory)
+    _require_known(evidence, instance)
+    answer = decide(purpose, instance, evidence, max_age)
+    if json:
+        terminal.show_json(ready_document(answer, evidence))
+    else:
+        _show_readiness(answer, evidence)
+    raise typer.Exit(
+        {
+            Answer.YES: ExitCode.CONSISTENT,
+            Answer.NO: ExitCode.INCONSISTENT,
+            Answer.UNDECIDED: ExitCode.UNDECIDED,
+        }[answer.answer]
+    )
 
 
 # Evidence
@@ -218,31 +261,8 @@ def _located(evidence: Evidence, directory: Path | None, match: re.Match[str]) -
 # What is shown
 
 
-def _document(evidence: Evidence, question: str, asked: str, *, is_decided: bool) -> dict[str, Any]:
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "question": question,
-        "asked": asked,
-        "is_decided": is_decided,
-        "evidence": {
-            "kind": evidence.kind,
-            "source": evidence.source,
-            "asked_us": evidence.now_us,
-            "instances": {
-                name: {
-                    "evidence_us": None if one.row is None else one.since_us,
-                    "age_s": None if one.row is None else round(evidence.age_s(one.since_us), 3),
-                    "problem": one.problem,
-                }
-                for name, one in evidence.instances.items()
-            },
-        },
-    }
-
-
 def _show_evidence(evidence: Evidence, names: Iterable[str] | None = None) -> None:
-    what = {"job": "the tables of", "journal": "the journal", "servers": "asked now:"}
-    terminal.show(f"evidence: {what[evidence.kind]} {evidence.source}")
+    terminal.show(f"evidence: {_SOURCES[evidence.kind]} {evidence.source}")
     shown = evidence.instances if names is None else names
     for name in shown:
         one = evidence.instances[name]
@@ -316,6 +336,30 @@ def _age(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / (length / 2):.0f} {unit} ago"
     return f"{seconds:.1f} s ago"
+
+
+def _show_readiness(found: Readiness, evidence: Evidence) -> None:
+    from tallystick.coordinates.answers.ready import NEEDS
+    from tallystick.coordinates.rules.explanation import moment
+
+    styles = {"yes": "green", "no": "red", "undecided": "yellow"}
+    answer = found.answer.value
+    terminal.show(
+        (f"{found.purpose.value} of {found.instance_id}: {answer}", f"bold {styles[answer]}"),
+        f"  evidence: {_SOURCES[evidence.kind]} {evidence.source}",
+    )
+    if found.age_s is not None:
+        at = moment(evidence.instances[found.instance_id].since_us)
+        terminal.show(f"  its row: {at}, {_age(found.age_s)}; at most {found.max_age_s:,g} s count")
+    width = max(len(one.name) for one in found.checks)
+    for one in found.checks:
+        text = f"  {one.answer.value:<9}  {one.name:<{width}}  {one.sentence}"
+        terminal.show((text, styles[one.answer.value]))
+    if answer != "yes":
+        terminal.show("", "what is asked:")
+        for one in found.checks:
+            if one.answer.value != "yes":
+                terminal.show(f"  {one.name}: {NEEDS[one.name].text}")
 
 
 def _show_surplus(found: Surplus) -> None:

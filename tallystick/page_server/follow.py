@@ -74,6 +74,11 @@ class Follower:
         self._not_before = 0.0
         self._earlier: tuple[str, str, Seen] | None = None
 
+    @property
+    def directory(self) -> Path:
+        """The run's own."""
+        return self._directory
+
     def now(self) -> Seen:
         """The newest state.
 

@@ -6,21 +6,26 @@ import asyncio
 import hashlib
 import hmac
 import ipaddress
+import math
 import secrets
 import signal
 import time
 from collections.abc import Awaitable, Callable
 from importlib import resources
-from typing import final
+from typing import Any, final
 from urllib.parse import urlsplit
 
 from aiohttp import web
 
+from tallystick.coordinates.answers.purpose import MAX_AGE_S, Purpose
+from tallystick.coordinates.answers.ready import ready, ready_document
 from tallystick.errors import MisuseError
+from tallystick.expectations.neutral import printable
 from tallystick.outputs import html
 from tallystick.outputs.html.live import Live, Query
 from tallystick.page_server.address import Address
 from tallystick.page_server.follow import Follower, Seen
+from tallystick.runs.evidence import of_job
 from tallystick.runs.result import RunResult
 from tallystick.streaming.errors import TableError
 
@@ -76,6 +81,7 @@ class PageServer:
         )
         application.router.add_get("/", self._page)
         application.router.add_get("/page.js", self._send_script)
+        application.router.add_get("/ready/{purpose}/{instance}", self._ready)
         application.router.add_post("/token", self._take_token)
         return application
 
@@ -189,6 +195,29 @@ class PageServer:
         answer.enable_compression()
         return answer
 
+    async def _ready(self, request: web.Request) -> web.StreamResponse:
+        """200: yes; 503: no, or undecided; for tools that ask before they act."""
+        names = ", ".join(one.value for one in Purpose)
+        purpose = next((p for p in Purpose if p.value == request.match_info["purpose"]), None)
+        if purpose is None:
+            raise web.HTTPNotFound(text=f"Expected one of {names}.\n")
+        max_age_s = _max_age(request.query.get("max-age"))
+        async with self._one_page:
+            answer = await asyncio.to_thread(
+                self._decide, purpose, request.match_info["instance"], max_age_s
+            )
+        return web.json_response(answer, status=200 if answer["answer"] == "yes" else 503)
+
+    def _decide(self, purpose: Purpose, instance_id: str, max_age_s: float) -> dict[str, Any]:
+        try:
+            evidence = of_job(self._follower.directory, "tallystick serve")
+        except TableError as error:
+            raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
+        if instance_id not in evidence.instances:
+            known = ", ".join(map(printable, evidence.instances))
+            raise web.HTTPNotFound(text=f"No instance has this name; known are: {known}.\n")
+        return ready_document(ready(purpose, instance_id, evidence, max_age_s), evidence)
+
     def _render(self, query: Query) -> tuple[str, str, float | None] | None:
         now = time.time()
         try:
@@ -225,6 +254,16 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Server": "tallystick",
 }
+
+
+def _max_age(text: str | None) -> float:
+    try:
+        seconds = MAX_AGE_S if text is None else float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise web.HTTPBadRequest(text="max-age: expected seconds, 0 or more.\n")
+    return seconds
 
 
 def _after(earlier: RunResult, newest: RunResult) -> str | None:

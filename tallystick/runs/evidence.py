@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
+from tallystick.coordinates.answers.diff import ERRANT_RULE
 from tallystick.coordinates.answers.evidence import Evidence
 from tallystick.coordinates.answers.group_log import GroupLog
 from tallystick.coordinates.answers.newest import newest_of
@@ -12,10 +13,11 @@ from tallystick.runs.tables import run_directory, tables_of
 
 if TYPE_CHECKING:
     import threading
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.results import SubjectCheck
     from tallystick.runs.result import RunResult
     from tallystick.servers.discovery import DiscoveredServer
 
@@ -33,15 +35,20 @@ def of_job(directory: Path, what: str) -> Evidence:
         TableError: They are damaged, or of another version.
     """
     tables = tables_of(run_directory(directory), what)
-    from tallystick.streaming.newest_rows import read_newest
+    from tallystick.streaming.answers import ANSWER_US
+    from tallystick.streaming.newest_rows import read_newest, read_newest_checks, read_open
     from tallystick.streaming.table_reader import read_incidents
 
     cuts, written = read_newest(tables)
+    now_us = _now_us()
+    overdue = [one for one in read_open(tables, written) if written[one] + ANSWER_US < now_us]
+    # Incidents last: none that a row belongs to is missed.
     return Evidence(
         kind="job",
         source=str(tables.parent),
-        now_us=_now_us(),
-        instances=newest_of(cuts, written),
+        now_us=now_us,
+        instances=newest_of(cuts, written, overdue),
+        checks=_by_subject(read_newest_checks(tables, ERRANT_RULE)),
         incidents=read_incidents(tables),
     )
 
@@ -96,9 +103,20 @@ def _of_result(result: RunResult, kind: str, log: GroupLog) -> Evidence:
         source=result.title,
         now_us=_now_us(),
         instances=newest_of(result.cuts, {}),
+        checks=_by_subject(one for one in result.checks if one.check.rule == ERRANT_RULE),
         incidents=result.incidents,
         group_log=log,
     )
+
+
+def _by_subject(checks: Iterable[SubjectCheck]) -> dict[tuple[str, str], SubjectCheck]:
+    """The newest check of each rule on each instance."""
+    found: dict[tuple[str, str], SubjectCheck] = {}
+    for one in checks:
+        key = one.instance_id, one.check.rule
+        if key not in found or found[key].ts <= one.ts:
+            found[key] = one
+    return found
 
 
 def _now_us() -> int:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from dataclasses import replace
 
 import pytest
@@ -208,3 +210,114 @@ def received_by(server) -> GtidSet:
     return GtidSet.parse(server.value(
         "SELECT received_transaction_set FROM performance_schema.replication_connection_status"
     ))  # fmt: skip
+
+
+AGES = "1e10"
+"""Simulated histories are of 2023."""
+
+
+def test_a_replay_of_a_healthy_fleet_is_ready_and_too_old(tallystick, tmp_path):
+    """By the tables that it writes, and by the journal; older than the limit it is undecided."""
+    flags = ("--seed", "2", "--topology", "star", "--output", "star.jsonl")
+    assert tallystick("simulate", *flags).code == 0
+    assert tallystick("replay", "star.jsonl", "--output", "tables=run/tables").code == 0
+    for evidence in (("--directory", "run"), ("--journal", "star.jsonl")):
+        for purpose in ("backup", "clone", "failover"):
+            asked = ("ready", purpose, "replica-a1", *evidence)
+            ran = tallystick(*asked, "--max-age", AGES)
+            assert (ran.code, ran.out.splitlines()[0]) == (0, f"{purpose} of replica-a1: yes")
+            ran = tallystick(*asked)
+            assert ran.code == 3
+            assert re.search(r"undecided +evidence +the row of replica-a1 is [\d,]+ s old", ran.out)
+    ran = tallystick("ready", "failover", "source-a", "--directory", "run", "--max-age", AGES)
+    assert (ran.code, "it replicates from nobody" in ran.out) == (1, True)
+
+
+def test_a_replay_of_a_broken_fleet_is_not_ready(tallystick, journal):
+    """As JSON, with the rule and the GTID."""
+    found = json.loads(tallystick("replay", str(journal), "--json").out)["findings"]
+    [errant] = [one for one in found if one["rule"] == "no_errant_gtids"]
+    tallystick("replay", str(journal), "--output", "tables=run/tables")
+    for evidence in (("--directory", "run"), ("--journal", str(journal))):
+        flags = (*evidence, "--max-age", AGES, "--json")
+        ran = tallystick("ready", "failover", errant["instance_id"], *flags)
+        document = json.loads(ran.out)
+        answers = {one["check"]: one for one in document["checks"]}
+        assert (ran.code, document["answer"]) == (1, "no")
+        assert errant["witness"] in answers["no_errant_gtids"]["sentence"]
+        assert "no_errant_gtids since" in answers["no_open_incident"]["sentence"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("ready", "backup", "c"), "no instance has the name 'c'; known are: a, b"),
+        (("ready", "restore", "a"), "'restore' is not one of"),
+        (("ready", "backup", "a", "--max-age", "nan"), "--max-age"),
+        (("ready", "backup", "a", "--max-age", "inf"), "expected a number of seconds"),
+        (("ready", "backup", "a", "--max-age", "-1"), "--max-age"),
+    ],
+)
+def test_ready_says_what_it_expected(tallystick, tables, arguments, text):
+    """Status 2, nothing on stdout."""
+    tables.write(0, cuts=[row("a", A, ""), row("b", B, "")])
+    ran = tallystick(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert text in ran.err
+
+
+def test_a_request_that_others_have_answered_is_waited_for_in_vain(tallystick, tables, monkeypatch):
+    """A collection that is not closed, and was begun long enough ago."""
+    now = time.time_ns() // 1_000
+    closed = {"collection_id": "c1", "verdict": "CONSISTENT", "reason": "", "instances": 2,
+              "missing": 0, "is_late": False, "ts": now}  # fmt: skip
+    both = [row("a", A, "", ts=now), row("b", B, "", ts=now)]
+    tables.write(0, cuts=both, validations=[closed])
+    tables.write(1, cuts=[row("a", A, "", "c2", ts=now)])
+
+    def sentence(name):
+        ran = tallystick("ready", "backup", name, "--json")
+        return json.loads(ran.out)["checks"][0]["sentence"]
+
+    assert "has not answered" not in sentence("b")
+    monkeypatch.setattr("tallystick.streaming.answers.ANSWER_US", -1_000_000)
+    assert "'b' has not answered collection 'c2', which others have" in sentence("b")
+    assert "has not answered" not in sentence("a")
+
+
+def test_a_candidate_lags_catches_up_and_is_written_on(own_mysqld, tallystick):
+    """Real servers: no, yes, no; the replica of the candidate is not ready either then."""
+    lab = own_mysqld
+    lab.await_applied()
+    flags = ("--servers", str(lab.config_file), "--json")
+
+    def asked(name, purpose="failover"):
+        ran = tallystick("ready", purpose, name, *flags)
+        document = json.loads(ran.out)
+        answers = {c["check"]: c["sentence"] for c in document["checks"] if c["answer"] != "yes"}
+        return ran.code, document["answer"], answers
+
+    with session(lab.addresses()["replica-1"]) as replica:
+        replica.run("STOP REPLICA SQL_THREAD")
+        with session(lab.addresses()["source-a"]) as source:
+            before = source.gtid_executed()
+            source.run("CREATE DATABASE ready")
+            gtid = source.value("SELECT GTID_SUBTRACT(@@GLOBAL.gtid_executed, %s)", (before,))
+        wait_for(lambda: gtid in received_by(replica), lambda: f"{gtid} is not received")
+        code, answer, why = asked("replica-1")
+        assert (code, answer) == (1, "no")
+        assert why["threads_running"] == "the applier of channel (default) is stopped"
+        assert gtid in why["received_applied"]
+        assert f"it lacks {gtid}, as of source-a, " in why["nothing_missing"]
+        replica.run("START REPLICA SQL_THREAD")
+        lab.await_applied()
+        assert asked("replica-1") == (0, "yes", {})
+        own = replica.value("SELECT @@server_uuid")
+        replica.run("CREATE DATABASE errant_here")
+    lab.await_applied()
+    code, answer, why = asked("replica-1")
+    assert (code, answer) == (1, "no")
+    assert f"it has executed {own}:1, which is errant on replica-1" == why["no_errant_gtids"]
+    assert "no_errant_gtids since" in why["no_open_incident"]
+    assert asked("replica-2", "backup")[:2] == (1, "no")
+    assert asked("hub", "clone")[:2] == (0, "yes")

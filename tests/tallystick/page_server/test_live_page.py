@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import os
 import queue
 import re
@@ -21,13 +22,18 @@ import pytest
 from cuts import START, collection_cuts
 from reports import HOSTILE, finding, healthy
 
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Incident, IncidentState
 from tallystick.errors import MisuseError
+from tallystick.outputs import tables
 from tallystick.outputs.html.live import clusters_of
 from tallystick.page_server import web
 from tallystick.page_server.address import Address, read_token
 from tallystick.page_server.follow import Follower
 from tallystick.page_server.process import start
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.runs.replay import replay
 from tallystick.settings import Settings
 from tallystick.streaming.table_reader import times_written
 from tallystick.streaming.table_sink import TableSink
@@ -383,3 +389,33 @@ def test_clusters_are_those_of_the_producers_labels():
         "replica-2": "green",
         "replica-3": "blue",
     }
+
+
+def test_who_is_ready_is_answered_with_a_status(tmp_path):
+    """200 yes, 503 no or undecided, with the same document as the command; the token guards it."""
+    history = simulate(Scenario(seed=1, topology="pair"))
+    lines = tmp_path / "pair.jsonl"
+    text = (f"{line}\n" for block in history.blocks(4096) for line in block_to_lines(block))
+    lines.write_text("".join(text))
+    tables.write(replay([str(lines)], frozenset()), str(tmp_path / "run" / "tables"))
+    (tmp_path / "token").write_text("a token of 24 characters")
+    (tmp_path / "token").chmod(0o600)
+    with serving(tmp_path / "run") as address:
+        yes, text = ask(address, "/ready/failover/replica-a1?max-age=1e10")
+        assert (200, "yes") == (yes.status, json.loads(text)["answer"])
+        assert "no-store" == yes.headers["Cache-Control"]
+        no, text = ask(address, "/ready/failover/source-a?max-age=1e10")
+        assert (503, "no") == (no.status, json.loads(text)["answer"])
+        old, text = ask(address, "/ready/backup/replica-a1")
+        assert (503, "undecided") == (old.status, json.loads(text)["answer"])
+        assert 120.0 == json.loads(text)["max_age_s"]
+        for path, status in (
+            ("backup/none", 404), ("restore/replica-a1", 404), ("backup/replica-a1?max-age=x", 400),
+            ("backup/replica-a1?max-age=nan", 400), ("backup/replica-a1?max-age=-1", 400),
+        ):  # fmt: skip
+            assert status == ask(address, f"/ready/{path}")[0].status
+    token = f"--serve-token-file={tmp_path / 'token'}"
+    with serving(tmp_path / "run", token) as address:
+        assert 401 == ask(address, "/ready/backup/replica-a1")[0].status
+        bearer = {"Authorization": "Bearer a token of 24 characters"}
+        assert 503 == ask(address, "/ready/backup/replica-a1", **bearer)[0].status

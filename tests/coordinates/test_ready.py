@@ -1,0 +1,349 @@
+"""May it be backed up, cloned, promoted now: yes only with all evidence, on simulated fleets."""
+
+from __future__ import annotations
+
+import functools
+import math
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tallystick.coordinates.answers.diff import ERRANT_RULE
+from tallystick.coordinates.answers.evidence import Evidence
+from tallystick.coordinates.answers.newest import newest_of
+from tallystick.coordinates.answers.purpose import Purpose
+from tallystick.coordinates.answers.ready import (
+    NEEDS,
+    STORED_RULE,
+    Answer,
+    Readiness,
+    ready,
+    ready_document,
+)
+from tallystick.coordinates.audit.collection_checks import checks_of_history
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Check, IncidentState, Outcome
+from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.identity import instances_of
+from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+
+PAGE = (Path(__file__).parents[2] / "docs" / "answers.md").read_text("utf-8")
+HEALTHY = (
+    Scenario(seed=1, topology="pair"),
+    Scenario(seed=2, topology="star"),
+    Scenario(seed=4, topology="chain"),
+    Scenario(seed=6, topology="multi_source"),
+    Scenario(seed=8, topology="demo"),
+)
+FAULTS = (
+    "errant_write", "source_purged_too_early", "relay_group_lost_from_stream", "applier_fails",
+    "applied_gtid_missing", "commit_lag_excess", "relay_info_torn", "purged_outside_executed",
+)  # fmt: skip
+HOUR_US = 3_600_000_000
+
+
+@functools.lru_cache(maxsize=2)
+def collected(scenario: Scenario) -> list[Evidence]:
+    """The evidence as of each collection, the oldest first: what a job then had in its tables."""
+    history = simulate(scenario)
+    audit = audit_history(history.blocks(4096), goes_on=True)
+    checks = checks_of_history(
+        audit.cuts, audit.findings, audit.observations, audit.checks, audit.disabled
+    )
+    made = []
+    for name in dict.fromkeys(cut.collection_id for cut in audit.cuts):
+        now_us = max(cut.ts for cut in audit.cuts if cut.collection_id == name)
+        incidents = [
+            replace(one, state=IncidentState.OPEN)
+            if one.closed_ts is None or one.closed_ts > now_us
+            else one
+            for one in audit.incidents
+            if one.opened_ts <= now_us
+        ]
+        errant = [one for one in checks if one.check.rule == ERRANT_RULE and one.ts <= now_us]
+        made.append(Evidence(
+            kind="job", source="x", now_us=now_us, incidents=incidents,
+            instances=newest_of([cut for cut in audit.cuts if cut.ts <= now_us], {}),
+            checks={(one.instance_id, ERRANT_RULE): one for one in sorted(
+                errant, key=lambda one: one.ts)},
+        ))  # fmt: skip
+    return made
+
+
+def reasons(found: Readiness) -> dict[str, str]:
+    """The sentences of checks that do not say yes."""
+    return {one.name: one.sentence for one in found.checks if one.answer is not Answer.YES}
+
+
+def healthy() -> Evidence:
+    """A star at rest, of which everything is known."""
+    return collected(HEALTHY[1])[-1]
+
+
+def on(evidence: Evidence, name: str, row: dict | None = None, **channel: object) -> Evidence:
+    """The evidence with other values in an instance's row, or in the rows of its channels."""
+    one = evidence.instances[name]
+    changed = replace(
+        one, row=replace(one.row, **(row or {})),
+        channels=[replace(cut, **channel) for cut in one.channels],
+    )  # fmt: skip
+    return replace(evidence, instances={**evidence.instances, name: changed})
+
+
+@pytest.mark.parametrize("scenario", HEALTHY, ids=lambda s: s.topology)
+def test_a_healthy_fleet_at_rest_is_ready(scenario):
+    """Every instance can be copied, every replica promoted; a source is no replica."""
+    evidence = collected(scenario)[-1]
+    for name, one in evidence.instances.items():
+        for purpose in Purpose:
+            found = ready(purpose, name, evidence)
+            is_replica = bool(one.channels) or purpose is not Purpose.FAILOVER
+            assert found.answer is (Answer.YES if is_replica else Answer.NO), reasons(found)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_broken_instance_is_never_ready(fault):
+    """At no collection at which an incident of it is open, and with the rule in the reason."""
+    judged = 0
+    for evidence in collected(Scenario(seed=3, topology="pair", fault=fault)):
+        for incident in evidence.incidents:
+            if incident.state is not IncidentState.OPEN:
+                continue
+            for name in instances_of(incident.finding) & evidence.instances.keys():
+                for purpose in Purpose:
+                    found = ready(purpose, name, evidence)
+                    assert found.answer is not Answer.YES
+                    assert incident.rule in reasons(found)["no_open_incident"]
+                    judged += 1
+    assert judged
+
+
+@pytest.mark.parametrize("topology", ["pair", "chain"])
+def test_an_errant_write_is_never_overlooked_before_it_is_found(topology):
+    """Its row has it: whatever has been judged until then, no purpose says yes."""
+    judged = 0
+    for evidence in collected(Scenario(seed=5, topology=topology, fault="errant_write")):
+        uuids = {one.server_uuid: n for n, one in evidence.instances.items() if one.channels}
+        for name, one in evidence.instances.items():
+            own = [uuid for uuid in uuids if one.executed.restrict(uuid)]
+            for purpose in Purpose if own else ():
+                unknown = replace(evidence, incidents=())
+                assert ready(purpose, name, evidence).answer is not Answer.YES
+                assert ready(purpose, name, unknown).answer is not Answer.YES
+                judged += 1
+    assert judged
+
+
+def test_what_a_source_of_it_wrote_errantly_is_errant_on_it_too():
+    """Compared with that source it is none; the sources of the source do not have it."""
+    evidence = collected(HEALTHY[2])[-1]
+    [first, second] = [n for n, one in evidence.instances.items() if one.channels]
+    if evidence.sources_of(first) == [second]:
+        first, second = second, first
+    gtid = f"{evidence.instances[first].server_uuid}:1"
+    for name in (first, second):
+        executed = f"{evidence.instances[name].row.gtid_executed},{gtid}"
+        evidence = on(evidence, name, {"gtid_executed": executed})
+    evidence = on(evidence, second, retrieved_gtid_set=gtid)
+    found = ready(Purpose.BACKUP, second, evidence)
+    assert found.answer is Answer.UNDECIDED
+    assert (
+        f"of {first}, which it replicates from: where {gtid} came from"
+        in (reasons(found)["no_errant_gtids"])
+    )
+
+
+def test_errant_and_acknowledged_is_errant():
+    """Somebody knows of it, and a copy hands it on all the same."""
+    evidence = collected(Scenario(seed=1, topology="pair", fault="errant_write"))[-1]
+    [incident] = [one for one in evidence.incidents if one.rule == ERRANT_RULE]
+    known = replace(evidence, incidents=[replace(incident, state=IncidentState.ACKNOWLEDGED)])
+    found = ready(Purpose.CLONE, incident.instance_id, known)
+    assert found.answer is Answer.NO
+    assert set(reasons(found)) == {"no_errant_gtids"}
+
+
+LACKING = [
+    ("gtid_executed", {"row": {"gtid_executed": None}}, {
+        "no_errant_gtids", "source_logs_there", "received_applied", "nothing_missing"}),
+    ("unreadable", {"row": {"gtid_executed": "nonsense"}}, {"no_errant_gtids"}),
+    ("gtid_purged", {"row": {"gtid_purged": None}}, {"replicas_logs_there"}),
+    ("commit_lag", {"row": {"commit_lag": None}}, {"row_not_torn"}),
+    ("verdict", {"row": {"verdict": "UNDECIDED"}}, {"evidence"}),
+    ("reason", {"row": {"reason": "not_reached"}}, {"evidence"}),
+    ("retrieved", {"retrieved_gtid_set": None}, {"received_applied"}),
+    ("source", {"source_uuid": None}, {"source_logs_there", "nothing_missing"}),
+    ("receiver", {"receiver": None}, {"threads_running"}),
+    ("connection", {"receiver": "connecting"}, {"threads_running"}),
+    ("applier", {"applier": None}, {"threads_running"}),
+    ("auto_position", {"auto_position": None, "checks": ()}, {
+        "no_errant_gtids", "info_crash_safe", "source_logs_there", "received_applied",
+        "nothing_missing"}),
+    ("position", {"auto_position": False, "checks": ()}, {"no_errant_gtids", "info_crash_safe"}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("changes", "doubted"), [one[1:] for one in LACKING],
+                         ids=[one[0] for one in LACKING])  # fmt: skip
+def test_what_was_not_read_is_undecided(changes, doubted):
+    """Each check that needs it says so, and no purpose that needs such a check says yes."""
+    changes = dict(changes)
+    evidence = on(healthy(), "replica-a1", changes.pop("row", None), **changes)
+    for purpose in Purpose:
+        found = ready(purpose, "replica-a1", evidence)
+        wanted = {name for name in doubted if purpose in NEEDS[name].purposes}
+        answers = {one.name: one.answer for one in found.checks}
+        assert {answers[name] for name in wanted} <= {Answer.UNDECIDED}
+        assert found.answer is (Answer.UNDECIDED if wanted else found.answer)
+        assert not (wanted and found.answer is Answer.YES)
+
+
+@pytest.mark.parametrize("other", ["source-a", "replica-a2"])
+@pytest.mark.parametrize("kind", ["silent", "old", "gone", "ahead", "not judged"])
+def test_evidence_of_others_counts_only_while_it_is_the_newest(other, kind):
+    """A source or another replica that does not answer, is not there, or has another clock."""
+    evidence = healthy()
+    one = evidence.instances[other]
+    changed = {
+        "silent": lambda: replace(one, problem="has not answered"),
+        "old": lambda: replace(one, since_us=one.since_us - HOUR_US),
+        "ahead": lambda: replace(one, since_us=one.since_us + HOUR_US),
+        "gone": lambda: replace(one, row=None, channels=(), problem="has never answered"),
+        "not judged": lambda: replace(one, row=replace(one.row, verdict="UNDECIDED")),
+    }[kind]()
+    evidence = replace(evidence, instances={**evidence.instances, other: changed})
+    found = ready(Purpose.FAILOVER, "replica-a1", evidence)
+    assert found.answer is Answer.UNDECIDED, reasons(found)
+    assert "replicas_logs_there" in reasons(found)
+
+
+@pytest.mark.parametrize("purpose", Purpose)
+def test_its_own_evidence_past_its_limit_decides_nothing(purpose):
+    """Nor with a limit that is no number; what is broken then is shown, and is not the answer."""
+    evidence = healthy()
+    one = evidence.instances["replica-a1"]
+    age_s = evidence.age_s(one.since_us)
+    assert ready(purpose, "replica-a1", evidence, age_s + 1).answer is Answer.YES
+    later = replace(evidence, now_us=evidence.now_us + HOUR_US)
+    for limit in (3599.0, math.nan, -1.0):
+        found = ready(purpose, "replica-a1", later, limit)
+        assert found.answer is Answer.UNDECIDED
+        assert "evidence" in reasons(found)
+    assert ready(purpose, "replica-a1", later, 3700.0).answer is Answer.YES
+    unanswered = replace(one, problem="has not answered")
+    silent = replace(evidence, instances={**evidence.instances, "replica-a1": unanswered})
+    silent = on(silent, "replica-a1", applier="stopped")
+    assert ready(purpose, "replica-a1", silent).answer is Answer.UNDECIDED
+
+
+@pytest.mark.parametrize(
+    ("purpose", "changes", "check"),
+    [
+        (Purpose.FAILOVER, {"applier": "stopped"}, "threads_running"),
+        (Purpose.FAILOVER, {"receiver": "stopped"}, "threads_running"),
+        (Purpose.BACKUP, {"row": {"commit_lag": 2}}, "row_not_torn"),
+        (Purpose.CLONE, {"checks": (Check(STORED_RULE, Outcome.BROKEN),)}, "info_crash_safe"),
+    ],
+)
+def test_what_is_seen_to_be_wrong_is_no(purpose, changes, check):
+    """A boundary each; other purposes do not ask."""
+    changes = dict(changes)
+    evidence = on(healthy(), "replica-a1", changes.pop("row", None), **changes)
+    found = ready(purpose, "replica-a1", evidence)
+    assert found.answer is Answer.NO
+    assert check in reasons(found)
+
+
+def test_what_it_lacks_and_what_was_purged_is_no():
+    """Of its source, by what is logged there; of what its source and other replicas need."""
+    evidence = healthy()
+    source = evidence.instances["source-a"]
+    uuid = source.server_uuid
+    more = f"{source.row.gtid_executed},{uuid}:900"
+    for column in ("gtid_executed", "journal_gtid_set"):
+        ahead = on(evidence, "source-a", {column: more})
+        found = ready(Purpose.FAILOVER, "replica-a1", ahead)
+        assert found.answer is Answer.NO
+        assert f"it lacks {uuid}:900" in reasons(found)["nothing_missing"]
+        assert source.row.binary_log_file in reasons(found)["nothing_missing"]
+    received = on(evidence, "replica-a1", retrieved_gtid_set=f"{uuid}:900")
+    found = ready(Purpose.FAILOVER, "replica-a1", received)
+    assert f"received {uuid}:900" in reasons(found)["received_applied"]
+    purged = on(evidence, "source-a", {"gtid_purged": f"{uuid}:900"})
+    for purpose in (Purpose.BACKUP, Purpose.CLONE):
+        found = ready(purpose, "replica-a1", purged)
+        assert "source-a has purged" in reasons(found)["source_logs_there"]
+    executed = evidence.instances["replica-a2"].executed
+    lagging = on(evidence, "replica-a2", {"gtid_executed": str(executed - executed.first(1))})
+    lagging = on(lagging, "replica-a1", {"gtid_purged": str(executed.first(1))})
+    found = ready(Purpose.FAILOVER, "replica-a1", lagging)
+    assert "which replica-a2 lacks" in reasons(found)["replicas_logs_there"]
+
+
+def test_a_row_that_breaks_a_rule_is_no_before_its_incident_is_written():
+    """Tables are not written at one instant; who has acknowledged it knows of it."""
+    rule = "lsn_order"
+    evidence = on(healthy(), "replica-a1", {"checks": (Check(rule, Outcome.BROKEN),)})
+    assert rule in reasons(ready(Purpose.CLONE, "replica-a1", evidence))["no_open_incident"]
+    broken = collected(Scenario(seed=1, topology="pair", fault="errant_write"))[-1].incidents[0]
+    found = replace(broken.finding, instance_id="replica-a1", data={})
+    known = replace(broken, rule=rule, state=IncidentState.ACKNOWLEDGED, finding=found)
+    evidence = replace(evidence, incidents=[known])
+    assert ready(Purpose.CLONE, "replica-a1", evidence).answer is Answer.YES
+
+
+def test_an_errant_check_must_be_there_and_young():
+    """A healthy set without the audit's own answer is undecided."""
+    evidence = healthy()
+    key = ("replica-a1", ERRANT_RULE)
+    check = evidence.checks[key]
+    for changed in (
+        {},
+        {key: replace(check, ts=check.ts - HOUR_US)},
+        {key: replace(check, check=Check(ERRANT_RULE, Outcome.UNDECIDED, "source_unknown"))},
+        {key: replace(check, check=Check(ERRANT_RULE, Outcome.BROKEN))},
+    ):
+        found = ready(Purpose.BACKUP, "replica-a1", replace(evidence, checks=changed))
+        assert (found.answer, set(reasons(found))) == (Answer.UNDECIDED, {"no_errant_gtids"})
+
+
+def test_a_collection_that_waits_too_long_is_an_unanswered_request():
+    """Of who has not answered it; a collection that is closed, or older, is none."""
+
+    def row(name, collection):
+        return Cut(collection_id=collection, instance_id=name, scope="instance", ts=1)
+
+    cuts = [row("a", "c1"), row("b", "c1"), row("a", "c2")]
+    written = {"c1": 10, "c2": 20}
+    assert {n: bool(one.problem) for n, one in newest_of(cuts, written, ["c2"]).items()} == {
+        "a": False, "b": True,
+    }  # fmt: skip
+    assert not any(one.problem for one in newest_of(cuts, written).values())
+    assert not any(one.problem for one in newest_of(cuts, written, ["c1"]).values())
+
+
+def test_the_page_has_the_table_of_the_code():
+    """Each check with what needs it and why; rules that are named exist."""
+    lines = [line for line in PAGE.splitlines() if line.startswith("| `") and line.count("|") == 7]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines]
+    assert {name.strip("`"): (text, marks, why) for name, text, *marks, why in rows} == {
+        name: (need.text, ["x" if p in need.purposes else "" for p in Purpose], need.why)
+        for name, need in NEEDS.items()
+    }
+    assert {ERRANT_RULE, STORED_RULE} <= RULES.keys()
+
+
+def test_the_document_has_each_check():
+    """With the age of the evidence and its limit."""
+    evidence = healthy()
+    document = ready_document(ready(Purpose.CLONE, "replica-a1", evidence, 60), evidence)
+    assert (document["answer"], document["is_decided"], document["max_age_s"]) == ("yes", True, 60)
+    assert [one["check"] for one in document["checks"]] == [
+        name for name, need in NEEDS.items() if Purpose.CLONE in need.purposes
+    ]
+    assert set(document["evidence"]["instances"]) == set(evidence.instances)
+    assert GtidSet.parse(evidence.instances["replica-a1"].row.gtid_executed)
