@@ -197,7 +197,9 @@ class AuditLog:
         if not lost:
             try:
                 audit = (
-                    self._begun(name) if saved is None else InstanceAudit.from_bytes(saved, name)
+                    self._begun(name)
+                    if saved is None
+                    else InstanceAudit.from_bytes(saved, name, self._disabled)
                 )
                 for rows in steps:
                     absorb_runs(audit, read(name, rows))

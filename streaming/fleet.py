@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
 from tallystick.coordinates.audit.culprits import culprits, evidence_refused
-from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.audit.instance import failure_text
@@ -36,6 +35,7 @@ from tallystick.coordinates.values.errors import StateError
 from tallystick.coordinates.values.topics import FLEET
 from tallystick.streaming.batch import BatchContent, sort_out
 from tallystick.streaming.doubts import doubt
+from tallystick.streaming.fleet_log import FleetLog
 from tallystick.streaming.journal_holes import JournalTopic, holes
 from tallystick.streaming.membership import (
     leave_out_beyond,
@@ -178,7 +178,7 @@ class FleetStep:
 
     def _begin(self) -> None:
         """The state before any micro-batch."""
-        self._fleet = FleetAudit(disabled=self._disabled)
+        self._fleet = FleetLog(self._disabled)
         self._rounds = Rounds(self._instances, self._deadline)
         self._checks = CollectionChecks(self._disabled)
         self._incidents = Incidents()
@@ -249,7 +249,7 @@ class FleetStep:
             answers.retire(name, ts)
             self._forget(name)
         leave_out_retired(content, answers)
-        known = self._fleet.reader.members.keys() | answers.members.keys()
+        known = self._fleet.audit.reader.members.keys() | answers.members.keys()
         content.observations += leave_out_beyond(content, known, answers)
         reasons = [letter.reason for letter in content.dead_letters]
         answers.note_unreadable(reasons, now_us, self._deadline.unreadable_max)
@@ -325,7 +325,7 @@ class FleetStep:
             return judge(content)
         except Exception:  # noqa: BLE001  whose evidence it is, and what, is found out
             self._begin_at(batch_id)
-        names = again().instances | self._fleet.reader.members.keys()
+        names = again().instances | self._fleet.audit.reader.members.keys()
 
         def of(some: Iterable[str], refused: Mapping[str, str]) -> _Step:
             left_out = names.difference(some)
@@ -370,7 +370,7 @@ class FleetStep:
             # What is missing at the end of a journal may be in a block that could not be read.
             has_unread = self._verdicts.has_unread or bool(of_topic)
             output = self._fleet.absorb(content.fleet_events)
-            last = self._fleet.give_up() if has_unread else self._fleet.finish()
+            last = self._fleet.audit.give_up() if has_unread else self._fleet.audit.finish()
             rounds, missing = self._rounds.absorb(content.cuts, {}, now_us=0)
             closed, more_missing = self._rounds.finish()
             return self._settle(
@@ -391,7 +391,7 @@ class FleetStep:
 
         def judge(content: BatchContent) -> _Step:
             content.observations += self._compare_topic()
-            output = self._fleet.give_up()
+            output = self._fleet.audit.give_up()
             rounds, missing = self._rounds.give_up(now_us, is_history=is_history)
             return self._settle(self._step(content, [output], rounds, missing))
 
@@ -432,7 +432,7 @@ class FleetStep:
 
     def _deliver(self, batch: int | None, step: _Step, *, is_last: bool = False) -> None:
         findings, observations, rounds = step.findings, step.observations, step.rounds
-        clusters = self._fleet.clusters()
+        clusters = self._fleet.audit.clusters()
         origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, clusters)
         lost = 0
         # Who waits for an alert or a finding does not wait for the validator. An alert is only put
@@ -532,8 +532,8 @@ class FleetStep:
         """The state before a micro-batch."""
         self._lost = []
         self._begin()
-        data = self._checkpoint.load_state(batch_id)
-        if data is None:
+        saved = self._checkpoint.load_state(batch_id)
+        if saved is None:
             self._lost = [
                 doubt(
                     ObservationCode.JOURNAL_GAP,
@@ -545,40 +545,39 @@ class FleetStep:
             ]
             return
         try:
-            rounds, rest = split(data, "the collections")
+            rounds, rest = split(saved.parts, "the collections")
             checks, rest = split(rest, "the checks")
             incidents, rest = split(rest, "the incidents")
-            verdicts, rest = split(rest, "the verdicts")
-            topic, fleet = split(rest, "the topic")
+            verdicts, topic = split(rest, "the verdicts")
             self._rounds.restore(rounds)
             self._checks.restore(checks)
             self._incidents.restore(incidents)
             self._verdicts.restore(verdicts)
             self._topic.restore(topic)
-            self._fleet = FleetAudit.from_bytes(fleet)
+            self._fleet = FleetLog(self._disabled, saved.fleet, saved.log)
             for name in (
-                self._fleet.reader.members.keys() - self._instances if self._instances else ()
+                self._fleet.audit.reader.members.keys() - self._instances if self._instances else ()
             ):
                 self._forget(name)
         except StateError as error:
             self._begin()
+            self._fleet = FleetLog(self._disabled, is_anew=True)
             self._verdicts.has_unread = True  # for all that is known
             # What is broken does not heal by that: the tables know the incidents.
             self._incidents = Incidents.of(self._tables.incidents(batch_id))
             code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
-            file = self._checkpoint.state_file(batch_id - 1)
-            why = f"{str(file)!r}: {error}"
+            why = f"{str(self._checkpoint.directory / 'fleet')!r}: {error}"
             self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, error=why))
 
-    def _state(self) -> bytes:
-        of_step = (self._rounds, self._checks, self._incidents, self._verdicts, self._topic)
-        return b"".join(part.to_bytes() for part in (*of_step, self._fleet))
-
     def _save(self, batch_id: int) -> None:
-        state = self._state()
-        self._checkpoint.save_state(batch_id, state)
-        instances = len(self._fleet.reader.members)
-        self._metrics.set(fleet_state_bytes=len(state), state_instances=instances)
+        parts = (self._rounds, self._checks, self._incidents, self._verdicts, self._topic)
+        rest = b"".join(part.to_bytes() for part in parts)
+        entry, fleet = self._fleet.entry(), self._fleet.state()
+        self._checkpoint.save_state(batch_id, rest, entry, fleet)
+        self._metrics.set(
+            fleet_state_bytes=len(rest) + self._fleet.kept_bytes,
+            state_instances=len(self._fleet.audit.reader.members),
+        )
         self._lost = []
         self._done_batch_id = batch_id
 

@@ -52,7 +52,7 @@ from tallystick.coordinates.rules.identity import (
     shared_server_uuid,
 )
 from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided, Waiting
-from tallystick.coordinates.state_codec import TRANSIENT, Bytes, encode, restore
+from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT, Bytes, encode, restore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -81,10 +81,10 @@ class FleetAudit:
     """The audit of all instances together.
 
     Args:
-        disabled: Names of invariants that are not judged.
+        disabled: Names of rules that are not judged.
     """
 
-    disabled: frozenset[str] = frozenset()
+    disabled: frozenset[str] = field(default=frozenset(), metadata=COLLABORATOR)
     queues: dict[QueueKey, Queue] = field(default_factory=dict)
     reported_clashes: set[tuple[str, str, str]] = field(default_factory=set)
     collector: FindingCollector = field(default_factory=FindingCollector, metadata=TRANSIENT)
@@ -500,14 +500,18 @@ class FleetAudit:
         return encode(FleetAudit, self)
 
     @classmethod
-    def from_bytes(cls, data: Bytes) -> FleetAudit:
+    def from_bytes(cls, data: Bytes, disabled: frozenset[str] = frozenset()) -> FleetAudit:
         """Inverse of `to_bytes`.
+
+        Args:
+            data: The bytes.
+            disabled: Names of rules that are not judged from now on.
 
         Raises:
             StateVersionError: Another version of tallystick has written the bytes.
             StateDamagedError: They are cut short, or have changed.
         """
-        audit = cls()
+        audit = cls(disabled)
         restore(audit, data, "the fleet")
         return audit
 

@@ -84,8 +84,15 @@ class InstanceAudit(ServerRecordReader):
         return encode(InstanceAudit, self, before=encode(Server, self.server))
 
     @classmethod
-    def from_bytes(cls, data: bytes, instance_id: str = "") -> InstanceAudit:
-        """Inverse of ``to_bytes``; ``instance_id`` is for messages alone.
+    def from_bytes(
+        cls, data: bytes, instance_id: str = "", disabled: frozenset[str] = frozenset()
+    ) -> InstanceAudit:
+        """Inverse of ``to_bytes``.
+
+        Args:
+            data: The bytes.
+            instance_id: For messages alone.
+            disabled: Names of rules that are not applied from now on.
 
         Raises:
             StateVersionError: Another version of tallystick has written the bytes.
@@ -96,6 +103,7 @@ class InstanceAudit(ServerRecordReader):
         audit = cls(instance_id)
         audit.server = decode(Server, settings, of)
         restore(audit, rest, of)
+        audit.reporter.disabled = disabled
         return audit
 
     def lose_state(self, saved: bytes, reason: StateError, first: Block | None) -> AuditOutput:

@@ -57,7 +57,7 @@ class Reporter:
     """Collects what the audit of one instance finds; ``disabled`` rules report nothing."""
 
     instance_id: str
-    disabled: frozenset[str] = frozenset()
+    disabled: frozenset[str] = field(default=frozenset(), metadata=TRANSIENT)
     is_mute: bool = False
     """Whether no finding can be trusted: the server's settings are not known any more."""
     is_timed: bool = False

@@ -285,14 +285,16 @@ def test_another_state_is_refused() -> None:
         FleetAudit.from_bytes(encode(int, 1))
 
 
-def test_disabled_survives_the_state() -> None:
-    """A restored audit judges what the saved one did."""
+@pytest.mark.parametrize("before", [(), ("no_errant_gtids",)])
+@pytest.mark.parametrize("after", [(), ("no_errant_gtids",)])
+def test_what_is_disabled_is_no_state(before: tuple[str, ...], after: tuple[str, ...]) -> None:
+    """A job that is started again with another setting judges by it."""
     source, replica = fleet_of_two(groups=1)
     replica.status(f"{C}:1", replica.says(source, f"{A}:1"))
-    fleet = FleetAudit(frozenset({"no_errant_gtids"}))
-    fleet = FleetAudit.from_bytes(fleet.to_bytes())
+    fleet = FleetAudit(frozenset(before))
+    fleet = FleetAudit.from_bytes(fleet.to_bytes(), frozenset(after))
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
-    assert fleet.finish().findings == []
+    assert [found.rule for found in fleet.finish().findings] == ["no_errant_gtids"] * (not after)
 
 
 def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -> None:

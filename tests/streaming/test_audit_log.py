@@ -193,6 +193,20 @@ def test_what_is_damaged_is_of_those_that_it_names():
 
 
 @pytest.mark.usefixtures("small_segments")
+def test_a_rule_that_is_switched_off_later_is_silent():
+    """Whether its audit is made from a state, which had it on, or from blocks."""
+    blocks = cut_into_blocks(history("a", 6, broken=frozenset({5})), 16)
+    rows = [{"a": [BlockRow(encode_block(block), None, 0, at)]} for at, block in enumerate(blocks)]
+    store, log = MemoryStore(), AuditLog()
+    for row in rows[:-1]:
+        log.step(row, store)
+    again = AuditLog(frozenset(), store.read(), log.next_number)
+    [finding] = again.step(rows[-1], MemoryStore())["a"].findings
+    off = AuditLog(frozenset({finding.rule}), store.read(), log.next_number)
+    assert not off.step(rows[-1], MemoryStore())["a"].findings
+
+
+@pytest.mark.usefixtures("small_segments")
 def test_a_state_that_cannot_be_written_stops_nobody(monkeypatch):
     """It shows when a segment is emptied, steps after what brought it: its instance begins anew."""
     store, log, found = MemoryStore(), AuditLog(), set()

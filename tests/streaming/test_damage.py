@@ -81,7 +81,7 @@ def test_what_is_damaged_is_named_and_a_rebuild_finds_the_same(spark, broker, tm
         )
         if found.code is ObservationCode.STATE_UNREADABLE
     )
-    assert "000000000000.state" in seen.data["error"]
+    assert str(tmp_path / "checkpoint" / "fleet") in str(seen.data["error"])
     target = set_aside(tmp_path)
     assert earlier_findings(target) == EXPECTED
     run(spark, settings)

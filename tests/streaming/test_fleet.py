@@ -24,7 +24,14 @@ from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.state_codec import encode
-from tallystick.streaming import delta_table, membership, table_reader, table_sink, tables
+from tallystick.streaming import (
+    delta_table,
+    fleet_log,
+    membership,
+    table_reader,
+    table_sink,
+    tables,
+)
 from tallystick.streaming.answers import SILENT
 from tallystick.streaming.auditor import rows_of_result
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -370,7 +377,7 @@ def test_a_retired_instance_is_not_judged_until_it_starts_anew(tmp_path):
     assert {"a", "b"} == {one.instance_id for one in read_incidents(tmp_path) if one.is_open}
     control = pa.Table.from_pylist([retiring("a", 10**17)], schema=ARROW_AUDIT_ROWS)
     fleet.absorb(pa.concat_tables([control, BATCHES[2]]), 2, NOW_US)
-    assert fleet._fleet.reader.members.keys() == {"b"}
+    assert fleet._fleet.audit.reader.members.keys() == {"b"}
     # By another job, that goes on from the state.
     step(tmp_path, Recorder()).absorb(BATCHES[3], 3, NOW_US)
     read = table_reader.read_validations(tmp_path / "out")
@@ -460,15 +467,18 @@ def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
         assert closed == len(table_reader.read_validations(directory / "out"))
 
 
+@pytest.mark.parametrize("kind", ["state", "log", "fleet"])
 @pytest.mark.parametrize("change", [lambda state: state[:-1], lambda _: encode(int, 1)])
-def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
+def test_a_state_that_cannot_be_read_begins_anew(tmp_path, monkeypatch, kind, change):
     """Comparisons and collections begin anew, reported once, and counted; incidents go on."""
+    if kind == "fleet":
+        monkeypatch.setattr(fleet_log, "LOG_ENTRIES_MAX", 2)
     before = step(tmp_path, Recorder())
     for number, table in enumerate(BATCHES[:2]):
         before.absorb(table, number, NOW_US)
     known = before._incidents.open
     assert known
-    path = max((tmp_path / "checkpoint" / "fleet").iterdir())
+    path = max((tmp_path / "checkpoint" / "fleet").glob(f"*.{kind}"))
     path.write_bytes(change(path.read_bytes()))
     fleet = step(tmp_path, recorder := Recorder())
     for number, table in enumerate(BATCHES[2:], 2):
@@ -483,6 +493,11 @@ def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
     ]
     assert ("", "micro-batch 2", True) == (reported.instance_id, reported.at, reported.is_undecided)
     assert 1 == fleet._metrics.snapshot()["states_unreadable"]
+    # What was written since does not go on from what is damaged.
+    again = step(tmp_path, Recorder())
+    again._load(len(BATCHES))
+    assert not again._lost
+    assert again._fleet.audit.to_bytes() == fleet._fleet.audit.to_bytes()
 
 
 def damaged_after(directory, batches: int) -> None:
@@ -601,7 +616,7 @@ def test_what_an_instance_has_shown_before_is_left_out_too(tmp_path, monkeypatch
     absorb = FleetAudit.absorb
 
     def raising(self, events):
-        if "a" in self.reader.members:
+        if "a" in self.reader.members and {event.instance_id for event in events} <= {"b"}:
             raise ZeroDivisionError("nobody thought of this")
         return absorb(self, events)
 
