@@ -30,6 +30,10 @@ HEADERS_CUT = "tallystick.headers"
 _HEADER_CHARACTERS = HEADERS_BYTES_MAX // HEADERS_MAX // 5  # a name's may have four bytes each
 POLL_RECORDS_MAX = 16
 """A client keeps so many messages at once, unpacked: the smallest may be millions of zeros."""
+FETCH_WAIT_MS = 5
+"""Kafka's client asks for more as soon as it has handed out what it had, and a broker answers one
+request of a connection at a time: with Kafka's own 500 ms each task would wait for what comes next
+before it learns the end of its partition, for which Spark asks after each poll."""
 REQUESTS_MAX = 256
 """Requests and controls of one micro-batch."""
 
@@ -147,6 +151,7 @@ def _messages(
         .option("subscribe", topics)
         .option("startingOffsets", "earliest")
         .option("kafka.max.poll.records", POLL_RECORDS_MAX)
+        .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
         .option("maxOffsetsPerTrigger", max_messages)
         .option("failOnDataLoss", "false")
     )
