@@ -13,7 +13,9 @@ from __future__ import annotations
 import argparse
 import statistics
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from benchmarks.pipeline import (
     JOURNAL_PARTITIONS,
@@ -30,46 +32,80 @@ from tallystick.producers.publisher import KafkaSettings
 REPLICAS = 3
 
 
-def produce(servers: str, topic: str, instances: int, blocks: int, records: int) -> None:
-    """A history of so many blocks an instance, as one load."""
-    plan = LoadPlan(sources=max(instances // (REPLICAS + 1), 1), replicas=REPLICAS,
-                    status_every=records * 10, block_size=records)  # fmt: skip
-    options = LoadOptions(plan=plan, events=instances * blocks * records)
-    report = run_load(options, KafkaSettings(bootstrap_servers=servers, topic=topic))
-    print(f"{instances} instances: {report.events:,} records in {report.blocks:,} blocks")
+@dataclass(frozen=True)
+class Load:
+    """So many records of so many instances, in blocks of so many, measured so often."""
+
+    instances: int
+    records: int
+    block: int
+    rounds: int
 
 
-def measure(servers: str, directory: Path, arguments: argparse.Namespace) -> None:
-    """Produce, measure in turns, print."""
-    for instances in arguments.instances:
-        prefix = f"fleet{instances}"
-        ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, prefix))
-        topics = topic_settings(prefix)
-        journal = topics["journal_topic"]
-        produce(servers, journal, instances, arguments.blocks, arguments.records)
-        rounds: list[tuple[float, float, float]] = []
-        for number in range(arguments.rounds):
-            ours = measure_auditor(servers, directory / f"{instances}-{number}", topics)
-            bare = measure_bare("b", servers, journal)
-            used = ours["cpu_us"]
-            parts = ", ".join(f"{name} {used[name]:.1f}" for name in sorted(used))
-            print(
-                f"    {ours['rate']:,.0f} records/s, (b) {bare['rate']:,.0f}; processor µs a record"
-                f" {sum(used.values()):.1f} ({parts}), (b) {bare['cpu_us']:.1f}",
-                flush=True,
-            )
-            ratio = sum(used.values()) / bare["cpu_us"]
-            rounds.append((ours["rate"] / bare["rate"], ratio, ours["rate"]))
-        rate, cpu, absolute = (statistics.median(column) for column in zip(*rounds, strict=True))
-        metrics = ours["metrics"]
+def produce(servers: str, prefix: str, load: Load) -> dict[str, str]:
+    """A history as one load; returns the topics' settings."""
+    ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, prefix))
+    topics = topic_settings(prefix)
+    plan = LoadPlan(sources=max(load.instances // (REPLICAS + 1), 1), replicas=REPLICAS,
+                    status_every=load.block * 10, block_size=load.block)  # fmt: skip
+    options = LoadOptions(plan=plan, events=load.records)
+    settings = KafkaSettings(bootstrap_servers=servers, topic=topics["journal_topic"])
+    report = run_load(options, settings)
+    print(f"{load.instances} instances: {report.events:,} records in {report.blocks:,} blocks")
+    return topics
+
+
+def measure(servers: str, directory: Path, load: Load) -> dict[str, Any]:
+    """Produce, measure in turns, print.
+
+    Args:
+        servers: Of the broker.
+        directory: For checkpoints and tables.
+        load: What is produced, once.
+
+    Returns:
+        Medians over the rounds: records a second, ours and (b)'s, and microseconds of processor
+        time a record; of the last round megabytes resident, bytes of states, findings.
+    """
+    instances = load.instances
+    topics = produce(servers, f"fleet{instances}", load)
+    rates, ratios, used, bare_used = [], [], [], []
+    for number in range(load.rounds):
+        ours = measure_auditor(servers, directory / f"{instances}-{number}", topics)
+        bare = measure_bare("b", servers, topics["journal_topic"])
+        cpu = ours["cpu_us"]
+        parts = ", ".join(f"{name} {cpu[name]:.1f}" for name in sorted(cpu))
         print(
-            f"  {instances} instances: {absolute:,.0f} records/s, {rate:.2f} of (b), with"
-            f" {cpu:.1f} times its processor time; {metrics['micro_batches']:.0f} micro-batches,"
-            f" {metrics['findings']:.0f} findings; resident MB {ours['peak_mb']}; the fleet's state"
-            f" {metrics['fleet_state_bytes']:,.0f} B, checkpoint {ours['checkpoint_bytes']:,} B\n"
-            f"  {ours['answers']}",
+            f"    {ours['rate']:,.0f} records/s, (b) {bare['rate']:,.0f}; processor µs a record"
+            f" {sum(cpu.values()):.1f} ({parts}), (b) {bare['cpu_us']:.1f}",
             flush=True,
         )
+        rates.append(ours["rate"])
+        ratios.append(ours["rate"] / bare["rate"])
+        used.append(sum(cpu.values()))
+        bare_used.append(bare["cpu_us"])
+    metrics = ours["metrics"]
+    found = {
+        "instances": instances,
+        "records_per_s": round(statistics.median(rates)),
+        "of_bare": round(statistics.median(ratios), 3),
+        "cpu_us": round(statistics.median(used), 2),
+        "bare_cpu_us": round(statistics.median(bare_used), 2),
+        "micro_batches": metrics["micro_batches"],
+        "findings": metrics["findings"],
+        "resident_mb": ours["peak_mb"],
+        "fleet_state_bytes": metrics["fleet_state_bytes"],
+        "checkpoint_bytes": ours["checkpoint_bytes"],
+    }
+    print(
+        f"  {instances} instances: {found['records_per_s']:,} records/s, {found['of_bare']:.2f} of"
+        f" (b), with {found['cpu_us'] / found['bare_cpu_us']:.1f} times its processor time;"
+        f" {found['micro_batches']:.0f} micro-batches, {found['findings']:.0f} findings; resident"
+        f" MB {found['resident_mb']}; the fleet's state {found['fleet_state_bytes']:,.0f} B,"
+        f" checkpoint {found['checkpoint_bytes']:,} B\n  {ours['answers']}",
+        flush=True,
+    )
+    return found
 
 
 def main() -> None:
@@ -79,11 +115,14 @@ def main() -> None:
     parser.add_argument("--blocks", type=int, default=20, help="of each instance")
     parser.add_argument("--records", type=int, default=200, help="of a block")
     parser.add_argument("--rounds", type=int, default=1)
-    arguments = parser.parse_args()
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
         directory = Path(name)
         with LocalBroker(directory / "broker", port=0) as broker:
-            measure(broker.bootstrap_servers, directory, arguments)
+            for instances in options.instances:
+                records = instances * options.blocks * options.records
+                load = Load(instances, records, options.records, options.rounds)
+                measure(broker.bootstrap_servers, directory, load)
 
 
 if __name__ == "__main__":

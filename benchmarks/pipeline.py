@@ -242,7 +242,8 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
             resident, seconds = used()
             for name, megabytes in resident.items():
                 peak[name] = max(peak.get(name, 0), megabytes)
-            line = {"at": time.perf_counter(), "cpu_s": seconds, **metrics}
+            now = {"at": time.perf_counter(), "cpu_s": seconds, "resident_mb": resident}
+            line = now | metrics
             print(json.dumps(line), flush=True)
 
     stop = threading.Event()
@@ -341,7 +342,7 @@ def measure_auditor(servers: str, directory: Path, topics: dict[str, str]) -> di
     rate = records / (last["at"] - first["at"])
     cpu = {name: last["cpu_s"][name] - first["cpu_s"].get(name, 0.0) for name in last["cpu_s"]}
     per_record = {name: seconds / records * 1e6 for name, seconds in cpu.items()}
-    return {"rate": rate, "batches": len(batches), "cpu_us": per_record, **lines[-1]}
+    return {"rate": rate, "batches": batches, "cpu_us": per_record, **lines[-1]}
 
 
 def measure_bare(kind: str, servers: str, topic: str) -> dict[str, Any]:

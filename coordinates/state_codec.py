@@ -79,7 +79,7 @@ def encode(hint: Any, value: Any, before: bytes = b"") -> bytes:
     coder = _coder(hint)
     writer = Writer()
     document = value if coder.encode is None else coder.encode(value, writer)
-    head = _to_json([document, list(writer.texts), writer.index]).encode()
+    head = _to_json([document, writer.sets, writer.index]).encode()
     payload = [len(head).to_bytes(4, "little"), head, *writer.raw]
     checked = _CHECKED.pack(schema_hash(hint), sum(map(len, payload)))
     return b"".join((before, _HEAD.pack(MAGIC, checksum(checked, *payload)), checked, *payload))
@@ -158,8 +158,8 @@ def _decoded(hint: Any, data: Bytes, of: str, whole: Any, decode_it: Decode | No
         )
     try:
         size = 4 + int.from_bytes(payload[:4], "little")
-        document, texts, index = json.loads(str(payload[4:size], "ascii"))
-        reader = Reader(whole, texts, index, payload[size:])
+        document, sets, index = json.loads(str(payload[4:size], "ascii"))
+        reader = Reader(whole, sets, index, payload[size:])
         return document if decode_it is None else decode_it(document, reader)
     except (ValueError, TypeError, LookupError) as error:
         raise StateDamagedError(f"the state of {of} cannot be read: {error!r}") from error

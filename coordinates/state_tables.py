@@ -1,4 +1,4 @@
-"""What the document of a saved state refers to by number: numpy arrays, and GTID sets as text."""
+"""What the document of a saved state refers to by number: numpy arrays, and GTID sets."""
 
 from __future__ import annotations
 
@@ -17,12 +17,22 @@ Array = npt.NDArray[Any]
 
 
 class Writer:
-    """What one document refers to by number: arrays, and texts of GTID sets."""
+    """What one document refers to by number.
+
+    Attributes:
+        index: How each array is stored.
+        raw: The arrays.
+        sets: Each GTID set as text; where sources have many intervals, the text of the others, and
+            of each of these its first boundary, and the number of the array of distances between
+            the following ones.
+    """
 
     def __init__(self) -> None:
         self.index: list[Any] = []
         self.raw: list[bytes] = []
-        self.texts: dict[str, int] = {}
+        self.sets: list[Any] = []
+        self._equal: dict[GtidSet, int] = {}
+        self._distances: dict[tuple[str, bytes], int] = {}
         self._known: dict[int, tuple[int, GtidSet]] = {}
 
     def array(self, array: Array) -> int:
@@ -44,10 +54,27 @@ class Writer:
         """Enter a set: equal sets are written once."""
         known = self._known.get(id(gtids))
         if known is None:
-            number = self.texts.setdefault(str(gtids), len(self.texts))
+            number = self._equal.setdefault(gtids, len(self.sets))
+            if number == len(self.sets):
+                self.sets.append(self._set(gtids))
             # The set is kept, so that no other one gets its id meanwhile.
             known = self._known[id(gtids)] = (number, gtids)
         return known[0]
+
+    def _set(self, gtids: GtidSet) -> Any:
+        few, many = gtids.parts()
+        if not many:
+            return str(few)
+        return str(few), [(sid, int(of[0]), self._steps(of)) for sid, of in many.items()]
+
+    def _steps(self, bounds: Array) -> int:
+        """Distances in the narrowest room; equal ones once, as sets differ in few sources."""
+        steps = bounds[1:] - bounds[:-1]
+        narrow = steps.astype(np.min_scalar_type(steps.max()))
+        key = narrow.dtype.str, narrow.tobytes()
+        if key not in self._distances:
+            self._distances[key] = self.array(narrow)
+        return self._distances[key]
 
 
 class Reader:
@@ -57,9 +84,8 @@ class Reader:
         whole: Has the collaborators of the parts that are read, by their names.
     """
 
-    def __init__(self, whole: Any, texts: list[str], index: list[Any], raw: memoryview) -> None:
+    def __init__(self, whole: Any, sets: list[Any], index: list[Any], raw: memoryview) -> None:
         self.whole = whole
-        self.sets = [GtidSet.parse(text) for text in texts]
         self.arrays: list[Array] = []
         offset = 0
         for dtype, shape, *narrowed in index:
@@ -74,6 +100,16 @@ class Reader:
             offset += column.nbytes
         if offset != len(raw):
             raise ValueError(f"{len(raw)} bytes of arrays, expected {offset}")
+        self.sets = [
+            GtidSet.parse(one) if isinstance(one, str) else self._set(*one) for one in sets
+        ]
+
+    def _set(self, few: str, many: list[tuple[str, int, int]]) -> GtidSet:
+        bounds = {
+            sid: np.cumsum(np.concatenate(([first], self.arrays[number])), dtype=np.int64)
+            for sid, first, number in many
+        }
+        return GtidSet.from_parts(GtidSet.parse(few), bounds)
 
 
 def _narrowed(array: Array) -> tuple[Array, int | None]:

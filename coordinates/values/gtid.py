@@ -171,6 +171,12 @@ class GtidSet:
         return cls._of(made)
 
     @classmethod
+    def from_parts(cls, few: GtidSet, many: Mapping[str, NDArray[np.int64]]) -> GtidSet:
+        """Inverse of `parts`, which is not checked."""
+        packed = {sid: gno_bounds.pack(bounds) for sid, bounds in many.items()}
+        return cls._of(dict(sorted({**few._bounds, **packed}.items())))
+
+    @classmethod
     def from_gnos(cls, sid: str, gnos: NDArray[np.int64]) -> GtidSet:
         """Build the set of many GNOs of one sid; they may be unsorted and repeated.
 
@@ -229,6 +235,13 @@ class GtidSet:
     def bounds(self) -> dict[str, list[int]]:
         """Return the boundaries of each counter as `from_bounds` takes them, in new lists."""
         return {sid: [*gno_bounds.as_ints(bounds)] for sid, bounds in self._bounds.items()}
+
+    def parts(self) -> tuple[GtidSet, dict[str, NDArray[np.int64]]]:
+        """Return the set of those counters that have few intervals, and the others' boundaries."""
+        many = {sid: b for sid, b in self._bounds.items() if isinstance(b, np.ndarray)}
+        if not many:
+            return self, many
+        return self._of({sid: b for sid, b in self._bounds.items() if sid not in many}), many
 
     def sids(self) -> tuple[str, ...]:
         """Return the counters that occur, in canonical order."""

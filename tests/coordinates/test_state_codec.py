@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
+from itertools import accumulate
+from random import Random
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -145,6 +147,37 @@ def test_equal_sets_are_written_once():
     growing = decode(GrowingGtidSet, encode(GrowingGtidSet, GrowingGtidSet(SET)), "it")
     growing.add(UUID_B, 8)
     assert GtidSet.parse(f"{SET},{UUID_B}:8") == growing.freeze()
+
+
+def scattered(sources: int, intervals: int, step: int, seed: int = 1) -> GtidSet:
+    """So many intervals of each source, of up to so many GTIDs, and as far from each other."""
+    random = Random(seed)
+    found = []
+    for number in range(sources):
+        bounds = list(accumulate(random.randint(2, step) for _ in range(2 * intervals)))
+        sid = f"{number:08x}{UUID_A[8:]}"
+        found += [(sid, *pair) for pair in zip(bounds[::2], bounds[1::2], strict=True)]
+    return GtidSet(found)
+
+
+@pytest.mark.parametrize("intervals", [1, 16, 17, 40, 600])
+@pytest.mark.parametrize("step", [2, 255, 256, 70_000, 2**40])
+def test_sets_of_any_size_come_back_equal(intervals, step):
+    """Several in one document, which share sources; sources of few and of many intervals."""
+    one, other = scattered(3, intervals, step), scattered(5, intervals, step, seed=2)
+    few = GtidSet.parse(f"{UUID_B}:1-7:9")
+    sets = [one, one | few, other, few, GtidSet(), one | other, one - other, other]
+    again = decode(list[GtidSet], encode(list[GtidSet], sets), "it")
+    assert sets == again
+    assert [str(each) for each in sets] == [str(each) for each in again]
+
+
+def test_many_intervals_take_two_bytes_each():
+    """And those of sources that two sets share are written once."""
+    many = scattered(50, 200, 250)
+    sets = [many, many | GtidSet.parse(f"{UUID_B}:1-7")]
+    assert len(encode(list[GtidSet], sets[:1])) < 2 * 10_000 + 50 * 80
+    assert len(encode(list[GtidSet], sets)) < 2 * 10_000 + 2 * 50 * 80
 
 
 @dataclass
