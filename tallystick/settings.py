@@ -166,6 +166,9 @@ class Settings(BaseSettings):
     alerts_queue: Annotated[
         int, Field(ge=10, le=1_000_000, description="alerts that wait for one sink at most")
     ] = 10_000
+    certificate_key_file: Annotated[
+        Path | None, Field(description="file with the key that signs certificates of backups")
+    ] = None
     alerts_secret_file: Annotated[
         Path | None, Field(description="file with the secret that signs what a webhook gets")
     ] = None

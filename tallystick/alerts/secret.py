@@ -27,6 +27,19 @@ def read_secret(path: Path | None) -> bytes | None:
             return None
         where = f"alerts_secret_file {str(path)!r}"
         text = read_secret_file(path, lambda reason: MisuseError(f"alerts_secret_file: {reason}"))
+    return decoded_secret(text, where)
+
+
+def decoded_secret(text: str, where: str) -> bytes:
+    """The bytes of a secret as it is written.
+
+    Args:
+        text: Base64, as ``openssl rand -base64 32`` prints it.
+        where: Where it is from, for the message.
+
+    Raises:
+        MisuseError: It is no base64 of 24 to 64 bytes.
+    """
     try:
         secret = base64.b64decode(text.strip().removeprefix(_PREFIX), validate=True)
     except (binascii.Error, ValueError):

@@ -79,14 +79,18 @@ class Judgement:
 
     @property
     def truth(self) -> Truth:
-        """FALSE with any broken check, TRUE if all hold, and one of them of a coordinate."""
-        outcomes = {check.outcome for check in self.checks}
-        if Outcome.BROKEN in outcomes:
-            return Truth.FALSE
-        is_shown = any(c.name in _OF_COORDINATES for c in self.checks)
-        if Outcome.UNDECIDED in outcomes or not is_shown:
-            return Truth.UNDECIDED
-        return Truth.TRUE
+        """UNDECIDED also where no check is of a coordinate."""
+        is_shown = any(check.name in _OF_COORDINATES for check in self.checks)
+        truth = truth_of(self.checks)
+        return Truth.UNDECIDED if truth is Truth.TRUE and not is_shown else truth
+
+
+def truth_of(checks: Iterable[Check]) -> Truth:
+    """FALSE with any broken check, UNDECIDED with any undecided one."""
+    outcomes = {check.outcome for check in checks}
+    if Outcome.BROKEN in outcomes:
+        return Truth.FALSE
+    return Truth.UNDECIDED if Outcome.UNDECIDED in outcomes else Truth.TRUE
 
 
 _OF_COORDINATES = (
@@ -167,12 +171,8 @@ class _At(NamedTuple):
     checks: list[Check]
 
     @property
-    def outcome(self) -> Outcome:
-        outcomes = {check.outcome for check in self.checks}
-        for outcome in (Outcome.BROKEN, Outcome.UNDECIDED):
-            if outcome in outcomes:
-                return outcome
-        return Outcome.HOLDS
+    def truth(self) -> Truth:
+        return truth_of(self.checks)
 
 
 def _of_position(backup: Backup, history: History, at: LogCoordinates) -> list[Check]:
@@ -183,8 +183,8 @@ def _of_position(backup: Backup, history: History, at: LogCoordinates) -> list[C
     if not judged:
         return [Check("position_ends_a_group", Outcome.UNDECIDED, _not_covered(history, at))]
     last = judged[-1]
-    others = {one.outcome for one in judged[:-1]}
-    if last.outcome is Outcome.BROKEN and others - {Outcome.BROKEN}:
+    others = {one.truth for one in judged[:-1]}
+    if last.truth is Truth.FALSE and others - {Truth.FALSE}:
         text = (
             f"The binary log of {history.instance_id} has begun anew: {at} is of the log before or"
             " of the one after, and does not hold in the latter."

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from tallystick import terminal
 from tallystick.commands.options import Json
+from tallystick.errors import MisuseError
 
 if TYPE_CHECKING:
-    from tallystick.certify.judge import Judgement
+    from tallystick.certify.judge import Check, Judgement
     from tallystick.terminal import Line
 
 _STYLES = {"TRUE": "bold green", "FALSE": "bold red", "UNDECIDED": "bold yellow"}
@@ -21,47 +22,82 @@ _STYLES = {"TRUE": "bold green", "FALSE": "bold red", "UNDECIDED": "bold yellow"
 def certify(
     *,
     path: Annotated[
-        Path, typer.Argument(help="The backup: its directory, or a file with its coordinates.")
-    ],
+        Path | None,
+        typer.Argument(help="The backup: its directory, or a file with its coordinates."),
+    ] = None,
     journal: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(
             help="The server's journal as JSON Lines, gzip or not, or -; repeatable.",
             metavar="FILE",
         ),
-    ],
+    ] = None,
     instance: Annotated[
         str | None,
         typer.Option(help="The server that it was taken from; else the one that fits."),
+    ] = None,
+    write: Annotated[
+        Path | None, typer.Option(help="Also write a certificate there.", metavar="FILE")
+    ] = None,
+    recheck: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead: are this certificate, and the files beside it or in PATH, as they were?",
+            metavar="CERTIFICATE",
+        ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Judge whether the coordinates in a backup are true, against a journal.
 
-    Reads what XtraBackup and mysqldump write of binary log positions, GTID sets, replica positions
-    and LSNs. TRUE prints the statements that start replication from it. Exit status: 0 true,
-    1 false, 3 undecided, 2 unreadable. docs/certify.md.
+    Reads what XtraBackup, mydumper, mysqldump, MySQL Shell or a clone have written of binary log
+    positions, GTID sets, replica positions and LSNs. TRUE prints the statements that start
+    replication from it. Exit status: 0 true, 1 false, 3 undecided, 2 unreadable. docs/certify.md.
     """
-    from tallystick.runs.certify import certify as run
-    from tallystick.runs.certify import document
+    from tallystick.certify.statements import start_statements
+    from tallystick.runs import certify as run
 
-    judgement = run(path, journal, instance)
+    if recheck is not None:
+        if journal or instance is not None or write is not None:
+            raise MisuseError("--recheck: expected no --journal, --instance or --write beside it")
+        _recheck(*run.recheck_certificate(recheck, path), as_json=json)
+    if path is None or not journal:
+        raise MisuseError("expected the PATH of a backup, and --journal FILE; or --recheck")
+    backup, journals = path, journal
+
+    def judged() -> Judgement:
+        return run.certify(backup, journals, instance)
+
+    judgement = judged() if write is None else run.write_certificate(write, backup, judged)
     if json:
-        terminal.show_json(document(judgement))
+        terminal.show_json(run.document(judgement))
     else:
-        terminal.show(*_lines(judgement))
+        of = "" if judgement.instance_id is None else f", of {judgement.instance_id}"
+        title = f"{judgement.truth.value}: coordinates of {judgement.backup.form}{of}"
+        terminal.show(*_lines(title, judgement.checks, start_statements(judgement)))
     raise typer.Exit(judgement.truth.exit_code)
 
 
-def _lines(judgement: Judgement) -> Iterator[Line]:
-    from tallystick.certify.statements import start_statements
+def _recheck(certificate: dict[str, Any], checks: list[Check], *, as_json: bool) -> NoReturn:
+    from tallystick.certify.judge import Truth, truth_of
 
-    backup = judgement.backup
-    of = "" if judgement.instance_id is None else f", of {judgement.instance_id}"
-    yield f"{judgement.truth.value}: coordinates of {backup.form}{of}", _STYLES[judgement.truth]
-    for check in judgement.checks:
+    truth = truth_of(checks)
+    statements = certificate["judgement"].get("statements") if truth is Truth.TRUE else None
+    if as_json:
+        listed = [{**check._asdict(), "outcome": check.outcome.value} for check in checks]
+        document = {"truth": truth.value, "certificate": certificate, "checks": listed}
+        terminal.show_json(document)
+    else:
+        title = f"{truth.value}: certificate of {certificate['made_at']}"
+        lines = map(str, statements) if isinstance(statements, list) else ()
+        terminal.show(*_lines(title, checks, list(lines)))
+    raise typer.Exit(truth.exit_code)
+
+
+def _lines(title: str, checks: Iterable[Check], statements: Sequence[str]) -> Iterator[Line]:
+    yield title, _STYLES[title.partition(":")[0]]
+    for check in checks:
         yield f"  {check.outcome.value:<9}  {check.sentence}"
-    statements = start_statements(judgement)
     if statements:
         yield "To replicate from it:"
         for statement in statements:

@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import gzip
+import hashlib
+import json
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tallystick import __version__
+from tallystick.alerts.secret import decoded_secret
 from tallystick.certify.backup import UnreadableBackupError
+from tallystick.certify.certificate import (
+    FileDigest,
+    make_certificate,
+    read_certificate,
+    recheck,
+)
 from tallystick.certify.formats import HEAD_BYTES, Form, all_forms, files_of
 from tallystick.certify.history import histories_of
-from tallystick.certify.judge import Judgement, judge
+from tallystick.certify.judge import Check, Judgement, judge
 from tallystick.certify.statements import start_statements
 from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
 from tallystick.coordinates.events.later_epochs import in_later_epochs
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import MisuseError
+from tallystick.producers.secret_file import read_secret_file
 from tallystick.runs.replay import lines_of, refusal
-from tallystick.settings import suggestion
+from tallystick.settings import load, suggestion
 
 if TYPE_CHECKING:
     from tallystick.certify.backup import Backup
     from tallystick.certify.history import History
     from tallystick.coordinates.events.journal import Block
 
+_CHUNK_BYTES = 1024 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _PACKED = {
     b"\x28\xb5\x2f\xfd": "zstd",
@@ -55,6 +68,92 @@ def certify(path: Path, journals: Sequence[str], instance_id: str | None) -> Jud
         )
         raise MisuseError(f"the journal has no instance {instance_id!r}{hint}")
     return judge(backup, histories, instance_id)
+
+
+def write_certificate(file: Path, path: Path, judge_it: Callable[[], Judgement]) -> Judgement:
+    """Judge a backup, and write a certificate of it.
+
+    Args:
+        file: Where the certificate is to be.
+        path: The backup.
+        judge_it: Judges it.
+
+    Raises:
+        MisuseError: The certificate cannot be written, or the backup's files changed meanwhile.
+    """
+    key = _key()
+    files = _files(path)[1]
+    before = [_state_of(one) for one in files]
+    digests = [digest_of(one) for one in files]
+    judgement = judge_it()
+    if before != [_state_of(one) for one in files]:
+        raise MisuseError(f"{str(path)!r} changed while it was read; try again")
+    certificate = make_certificate(
+        document(judgement),
+        digests,
+        version=__version__,
+        made_at=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        key=key,
+    )
+    try:
+        file.write_text(json.dumps(certificate, indent=1) + "\n", "utf-8")
+    except OSError as error:
+        raise MisuseError(f"{str(file)!r} cannot be written: {error.strerror}") from error
+    return judgement
+
+
+def recheck_certificate(file: Path, path: Path | None) -> tuple[dict[str, Any], list[Check]]:
+    """Whether a certificate and the files that it is about are as they were.
+
+    Args:
+        file: The certificate.
+        path: The backup, None: it is beside the certificate.
+
+    Raises:
+        MisuseError: A file cannot be read, or is no certificate.
+    """
+    certificate = read_certificate(file.name, _head(file))
+    beside = file.parent if path is None else path
+    directory = beside if beside.is_dir() else beside.parent
+    found: dict[str, FileDigest | None] = {}
+    for one in certificate["files"]:
+        where = directory / one["name"]
+        found[one["name"]] = digest_of(where) if where.exists() else None
+    return certificate, list(recheck(certificate, found, _key()))
+
+
+def _key() -> bytes | None:
+    """The key that signs certificates, None: the deployment has none."""
+    path = load().settings.certificate_key_file
+    if path is None:
+        return None
+    text = read_secret_file(path, lambda reason: MisuseError(f"certificate_key_file: {reason}"))
+    return decoded_secret(text, f"certificate_key_file {str(path)!r}")
+
+
+def _state_of(file: Path) -> tuple[int, ...]:
+    try:
+        state = file.stat()
+    except OSError as error:
+        raise MisuseError(f"{str(file)!r} cannot be read: {error.strerror}") from error
+    return state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def digest_of(file: Path) -> FileDigest:
+    """Length and SHA-256 of a whole file.
+
+    Raises:
+        MisuseError: It cannot be read.
+    """
+    digest, length = hashlib.sha256(), 0
+    try:
+        with file.open("rb") as source:
+            while chunk := source.read(_CHUNK_BYTES):
+                digest.update(chunk)
+                length += len(chunk)
+    except OSError as error:
+        raise MisuseError(f"{str(file)!r} cannot be read: {error.strerror}") from error
+    return FileDigest(file.name, length, digest.hexdigest())
 
 
 def read_backup(path: Path) -> Backup:

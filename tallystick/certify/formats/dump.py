@@ -1,7 +1,7 @@
 """The header of a dump by mysqldump or mariadb-dump: ``CHANGE MASTER`` and ``SET GTID_PURGED``.
 
 Sources: MySQL's manual, mysqldump, options ``--source-data``, ``--dump-replica`` and
-``--set-gtid-purged``, each also commented; MariaDB's, mariadb-dump.
+``--set-gtid-purged``, each also commented; the headers that mysqldump and mariadb-dump write.
 """
 
 from __future__ import annotations
@@ -50,25 +50,28 @@ def read(files: Mapping[str, str], /) -> Backup:
     for number, statement in _header(text):
         where = f"line {number}"
         if statement.startswith("-- "):
-            title = statement
-        elif is_purged(statement):
+            title += f"{statement}\n"
+            continue
+        if is_purged(statement):
             gtids = read_purged(file, where, statement)
         elif is_change(statement):
             found, has_host = read_change(file, where, statement)
-            if re.search(
-                r"\((?:the )?(?:master|source) of this (?:slave|replica)\)", title, re.IGNORECASE
-            ):
+            if _is_of_source(title):
                 replica.append(found)
-            elif "Position to start replication" in title and not has_host:
+            elif _is_own(title) and not has_host:
                 own = found.position
             else:
                 doubts.append(_WHOSE_UNKNOWN)
+        title = ""
     if gtids is None and own is None and not replica and not doubts:
         raise UnreadableBackupError(file, "header", _NO_HEADER)
     return Backup(TITLE, (Said(file, own, gtids, tuple(replica)),), doubts=tuple(doubts))
 
 
-_is_of_source = re.compile(r"\((?:the )?(?:master|source) of this (?:slave|replica)\)").search
+_is_of_source = re.compile(
+    r"\((?:the )?(?:master|source) of this (?:slave|replica)\)|from SHOW (?:SLAVE|REPLICA) STATUS"
+).search
+_is_own = re.compile(r"Position to start replication|from SHOW MASTER STATUS").search
 _header_line = re.compile(
     r"(?:/\*[!M]|/\* SET @@GLOBAL|SET\b|STOP\b|CHANGE\b|RESET\b)", re.IGNORECASE
 ).match

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 
 import pytest
 
@@ -144,6 +145,119 @@ def test_whose_position_a_dump_has(backup):
     assert len(found.doubts) == 1
 
 
+def test_mariadb_dump_says_it_in_other_words(backup):
+    """The client that Debian has, of a MySQL server."""
+    mariadb = "/*M!999999\\- enable the sandbox mode */ \n" + HEAD.partition("SET @MYSQL")[0]
+    of_source = (
+        "--\n-- The following is the SQL position of the replication taken from SHOW SLAVE STATUS"
+        " at the time of backup.\n-- Use this position when creating a clone of, or replacement"
+        " server, from where the backup was taken.\n--\n-- "
+    )
+    own = (
+        "--\n-- Alternately, following is the position of the binary logging from SHOW MASTER"
+        " STATUS at point of backup.\n-- Use this when creating a slave of the master server"
+        " where the backup was made.\n--\n\n-- "
+    )
+    found = backup({"all.sql": mariadb + of_source + CHANGE + TABLES})
+    assert (found.position, found.replica, found.doubts) == (None, (ReplicaPosition("", AT),), ())
+    found = backup({"all.sql": mariadb + own + CHANGE + TABLES})
+    assert (found.position, found.replica, found.doubts) == (AT, (), ())
+
+
+OLD_METADATA = (
+    "Started dump at: 2026-11-24 03:19:35\nSHOW MASTER STATUS:\n\tLog: mysql-bin.000003\n\tPos: 481"
+    f"\n\tGTID:{A}:1-57,\n{B}:1-3\n\nSHOW SLAVE STATUS:\n\tConnection name: x\n\tHost: 127.0.0.1\n"
+    f"\tLog: b.000001\n\tPos: 4\n\tGTID:{B}:1-3\n\nFinished dump at: 2026-11-24 03:19:36\n"
+)
+NEW_METADATA = f"""# Started dump at: 2026-06-09 11:47:18
+[config]
+quote_character = BACKTICK
+
+[source]
+# Channel_Name = '' # It can be use to setup replication FOR CHANNEL
+File = mysql-bin.000003
+Position = 481
+Executed_Gtid_Set = {A}:1-57,{B}:1-3
+
+[replication.x]
+# relay_master_log_file = 'b.000001'
+# exec_master_log_pos = 4
+# Executed_Gtid_Set = {B}:1-3
+# Master_Log_File = 'b.000009'
+# Exec_Master_Log_Pos = 99
+
+[`sakila`.`store`]
+Rows = 2
+File = other.000007
+# Finished dump at: 2026-06-09 11:47:18
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OLD_METADATA,
+        NEW_METADATA,
+        NEW_METADATA.replace("[source]", "[master]").replace("File = mysql", '# File = "mysql')
+        .replace("bin.000003", 'bin.000003"').replace("Position =", "# Position ="),
+        NEW_METADATA.replace("File = mysql", "SOURCE_LOG_FILE = mysql")
+        .replace("Position =", "SOURCE_LOG_POS ="),
+    ],
+)  # fmt: skip
+def test_mydumper_has_two_forms(backup, text):
+    """Below titles, and in sections; commented or not. Beside it are many SQL files."""
+    found = backup({"metadata": text, "a.sql": HEAD, "b.sql": HEAD})
+    assert (found.form, found.position, found.gtids) == ("mydumper", AT, BOTH)
+    assert found.replica == (ReplicaPosition("x", LogCoordinates.of_file("b.000001", 4)),)
+
+
+SHELL = {
+    "dumper": "mysqlsh Ver 8.4.0",
+    "serverVersion": "8.0.31",
+    "binlogFile": "mysql-bin.000003",
+    "binlogPosition": 481,
+    "gtidExecuted": f"{A}:1-57,\n{B}:1-3",
+    "gtidExecutedInconsistent": False,
+    "consistent": True,
+}
+
+
+def test_mysql_shell(backup):
+    """What it doubts itself is a doubt."""
+    found = backup({"@.json": json.dumps(SHELL), "@.sql": "--", "s@t.sql": "--"})
+    assert (found.form, found.position, found.gtids) == ("MySQL Shell", AT, BOTH)
+    assert found.doubts == ()
+    torn = backup({"@.json": json.dumps({**SHELL, "gtidExecutedInconsistent": True})})
+    loose = backup({"@.json": json.dumps({**SHELL, "consistent": False, "gtidExecuted": ""})})
+    assert (len(torn.doubts), len(loose.doubts), loose.gtids) == (1, 1, None)
+
+
+CLONE = {
+    "ID": 1, "STATE": "Completed", "SOURCE": "h:3306", "ERROR_NO": 0, "ERROR_MESSAGE": "",
+    "BINLOG_FILE": "./mysql-bin.000003", "BINLOG_POSITION": 481,
+    "GTID_EXECUTED": f"{A}:1-57,\n{B}:1-3",
+}  # fmt: skip
+
+
+def as_table(row):
+    cells = (str(value).replace("\n", "\\n") for value in row.values())
+    return "\t".join(row) + "\n" + "\t".join(cells) + "\n"
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"clone_status.json": json.dumps(CLONE)},
+        {"clone_status.json": json.dumps([{k.lower(): v for k, v in CLONE.items()}])},
+        {"clone_status.tsv": as_table(CLONE)},
+    ],
+)
+def test_a_clone(backup, files):
+    """The row as JSON, alone or in a list, and as the client prints it."""
+    found = backup(files)
+    assert (found.form, found.position, found.gtids) == ("clone", AT, BOTH)
+
+
 @pytest.mark.parametrize(
     ("files", "where"),
     [
@@ -177,6 +291,24 @@ def test_whose_position_a_dump_has(backup):
         ({"all.sql": HEAD + OWN + CHANGE + PURGED[:-20]}, "line"),
         ({"all.sql": HEAD + OWN + CHANGE[:-6]}, "line"),
         ({"all.sql": ""}, "header"),
+        ({"metadata": OLD_METADATA[:-40]}, "its end"),
+        ({"metadata": OLD_METADATA.replace("\tPos: 481\n", "")}, "below line 2"),
+        ({"metadata": OLD_METADATA.replace("\tGTID", "\tGTID: x")}, "below line 2"),
+        ({"metadata": NEW_METADATA + "[master]\nFile = b.000001\n"}, "line 22"),
+        ({"metadata": "# Finished dump at: x\n"}, "the file"),
+        ({"metadata": NEW_METADATA.replace("[replication.x]", "[replication.\x1b]")}, "line 11"),
+        ({"metadata.partial": OLD_METADATA}, "its name"),
+        ({"@.json": json.dumps(SHELL)[:-9]}, "the file"),
+        ({"@.json": "[" * 99_999}, "the file"),
+        ({"@.json": "[]"}, "the file"),
+        ({"@.json": json.dumps({**SHELL, "binlogPosition": True})}, "keys"),
+        ({"@.json": json.dumps({**SHELL, "gtidExecuted": 7})}, "key"),
+        ({"@.json": json.dumps({"dumper": "x"})}, "the object"),
+        ({"clone_status.json": json.dumps({**CLONE, "STATE": "In Progress"})}, "the row"),
+        ({"clone_status.json": json.dumps({**CLONE, "ERROR_NO": 3862})}, "the row"),
+        ({"clone_status.json": json.dumps({"STATE": "Completed"})}, "the row"),
+        ({"clone_status.tsv": as_table(CLONE).partition("\n")[0]}, "the file"),
+        ({"clone_status.tsv": "", "clone_status.json": "{}"}, "the directory"),
     ],
 )
 def test_what_is_no_backup_is_named(backup, files, where):
