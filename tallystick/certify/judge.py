@@ -118,10 +118,12 @@ def judge(backup: Backup, histories: Mapping[str, History], instance_id: str | N
     else:
         candidates = _candidates(backup, histories)
     judged = [_judge_against(backup, history, histories) for history in candidates]
-    if len(judged) > 1:
+    if instance_id is None and backup.server_uuid is None and not backup.gtids:
+        judged = []  # every server may have had that position
+    elif len(judged) > 1:
         # A set with the position that it belongs to is of one server.
         true = [one for one in judged if one.truth is Truth.TRUE]
-        judged = true if backup.gtids and backup.position and len(true) == 1 else []
+        judged = true if backup.position and len(true) == 1 else []
     if judged:
         return replace(judged[0], checks=(*about_files, *judged[0].checks))
     names = ", ".join(sorted(histories)) or "none"

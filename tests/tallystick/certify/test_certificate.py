@@ -138,10 +138,10 @@ def test_a_signature_without_a_key(backup, recheck, key, monkeypatch):
 def test_what_was_not_true_is_not_true_again(backup, recheck):
     """A certificate of a false backup is written, and stays what it is."""
     directory, _, certify = backup
-    (directory / "xtrabackup_binlog_info").write_text("binlog.000001\t158\n")
+    (directory / "xtrabackup_binlog_info").write_text(f"binlog.000001\t158\t{UUID_A}:1\n")
     assert certify().code == 1
     assert recheck() == (1, ["coordinates_were_true"])
-    (directory / "xtrabackup_binlog_info").write_text("binlog.000007\t158\n")
+    (directory / "xtrabackup_binlog_info").write_text(f"binlog.000007\t158\t{UUID_A}:1\n")
     assert certify().code == 3
     assert recheck() == (3, ["coordinates_were_true"])
 

@@ -74,7 +74,9 @@ def test_a_dump_under_any_name(tallystick, journal, tmp_path):
     title = "--\n-- Position to start replication or point-in-time recovery from\n--\n\n"
     change = f"-- CHANGE MASTER TO MASTER_LOG_FILE='{at[0]}', MASTER_LOG_POS={at[1]};\n"
     dump.write_text(title + change)
-    assert tallystick("certify", str(dump), "--journal", str(file)).code == 0
+    assert tallystick("certify", str(dump), "--journal", str(file)).code == 3
+    named = ("--instance", "a")
+    assert tallystick("certify", str(dump), "--journal", str(file), *named).code == 0
     dump.write_text(title + change.replace(at[0], "\x1b[31m.000001"))
     ran = tallystick("certify", str(dump), "--journal", str(file))
     assert (ran.code, ran.out) == (2, "")

@@ -38,17 +38,22 @@ def backup(position=None, gtids=None, *, lsns=None, trails=False, uuid=None, rep
     return Backup("backup", (said,), set_may_trail=trails)
 
 
+def server_of(found, journals):
+    """The one server that there is has to be named where the backup does not show it."""
+    return journals[0].instance if len(journals) == 1 and not found.gtids else None
+
+
 def truth(found, *journals, instance=None):
-    return judge(found, made(*journals), instance).truth
+    return judge(found, made(*journals), instance or server_of(found, journals)).truth
 
 
 def broken(found, *journals):
-    judged = judge(found, made(*journals), None)
+    judged = judge(found, made(*journals), server_of(found, journals))
     return [check.name for check in judged.checks if check.outcome is Outcome.BROKEN]
 
 
-def undecided(found, *journals):
-    judged = judge(found, made(*journals), None)
+def undecided(found, *journals, instance=None):
+    judged = judge(found, made(*journals), instance or server_of(found, journals))
     assert judged.truth is Truth.UNDECIDED
     return [check.sentence for check in judged.checks if check.outcome is Outcome.UNDECIDED]
 
@@ -89,7 +94,7 @@ def test_no_other_position_is_true():
         for position in range(end):
             if (file, position) in right:
                 continue
-            found = judge(backup((file, position)), histories, None).truth
+            found = judge(backup((file, position)), histories, "a").truth
             assert found is (Truth.UNDECIDED if position == 126 else Truth.FALSE), position
 
 
@@ -183,8 +188,9 @@ def test_where_the_journal_does_not_reach():
         assert "has nothing of" in sentence
     (sentence,) = undecided(backup((inside[0], 99_999)), journal)
     assert "up to binlog.000003:" in sentence
-    (sentence,) = undecided(backup(("binlog.000001", 4)), Journal())
-    assert "name it with --instance" in sentence
+    found = judge(backup(inside), made(journal), None)
+    assert found.truth is Truth.UNDECIDED
+    assert "name it with --instance" in found.checks[0].sentence
 
 
 def test_a_gap_hides_what_was_logged():
@@ -357,7 +363,7 @@ def test_statements():
     position, gtids = boundaries[3]
 
     def of(found, version="8.0.31"):
-        judged = judge(found, made(journal), None)
+        judged = judge(found, made(journal), "a")
         return start_statements(replace(judged, server_version=version))
 
     purge = f"SET @@GLOBAL.gtid_purged = '{gtids}';"
