@@ -25,6 +25,7 @@ MARKS_OF_FIXTURES = {
     "broker": "broker",
     "mysqld": "mysqld",
     "own_mysqld": "mysqld",
+    "mariadb": "mysqld",
     "secured_broker": "broker",
 }
 

@@ -35,6 +35,7 @@ class Right:
         purpose: What is read with it.
         probe: A statement that is refused without it.
         is_required: Nothing is audited without it; without the others some checks are UNDECIDED.
+        is_of_row: It is required for the row of log_status alone: without it logs can be read.
     """
 
     privilege: str
@@ -42,6 +43,7 @@ class Right:
     purpose: str
     probe: str
     is_required: bool = False
+    is_of_row: bool = False
 
     @property
     def name(self) -> str:
@@ -83,9 +85,9 @@ def rights_of(dialect: Dialect, *, with_clone: bool = False) -> tuple[Right, ...
         probe = f"SELECT {chosen} FROM mysql.{name} LIMIT 0"  # noqa: S608  names of ours
         return Right(f"SELECT ({chosen})", f"mysql.{name}", purpose, probe)
 
-    def whole(name: str, purpose: str, *, is_required: bool = False) -> Right:
+    def whole(name: str, purpose: str, *, is_of_row: bool = False) -> Right:
         probe = f"SELECT 1 FROM {name} LIMIT 0"  # noqa: S608  names of ours
-        return Right("SELECT", name, purpose, probe, is_required)
+        return Right("SELECT", name, purpose, probe, is_of_row, is_of_row)
 
     schema = "performance_schema"
     return (
@@ -93,9 +95,9 @@ def rights_of(dialect: Dialect, *, with_clone: bool = False) -> tuple[Right, ...
               dialect.show_replicas, is_required=True),
         Right("REPLICATION CLIENT", "*.*", "replica status and the list of binary logs",
               dialect.show_binary_log_status, is_required=True),
-        whole(LOG_STATUS_TABLE, "the row that a collection is about", is_required=True),
+        whole(LOG_STATUS_TABLE, "the row that a collection is about", is_of_row=True),
         Right("BACKUP_ADMIN", "*.*", "the server returns that row to nobody without it",
-              _LOG_STATUS_ROW, is_required=True),
+              _LOG_STATUS_ROW, is_required=True, is_of_row=True),
         Right("XA_RECOVER_ADMIN", "*.*", "whether there are prepared XA transactions",
               "XA RECOVER"),
         whole("mysql.gtid_executed", "GTIDs that the server has stored"),

@@ -51,6 +51,9 @@ def check(
     rights: Annotated[
         bool, typer.Option("--rights", help="Print the rights that it needs, and end.")
     ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Say what would be read and judged, and end.")
+    ] = False,
     disable: Disable = None,
     output: Outputs = None,
     json: JsonResult = False,
@@ -71,6 +74,8 @@ def check(
     settings = load_servers(config, server or (), cluster)
     if rights:
         raise typer.Exit(_show_rights(settings))
+    if explain:
+        raise typer.Exit(_explain(settings, json=json))
     requests = requested(output, json)
     finish(_run(settings, collections, interval, disabled), requests, fail_on=fail_on)
 
@@ -115,6 +120,36 @@ def require_rights(servers: Sequence[DiscoveredServer]) -> None:
     ]
     if lines:
         raise MisuseError("\n".join(lines))
+
+
+# What would be read
+
+_STYLES = {"read": "green", "not read": "yellow", "none": "dim"}
+
+
+def _explain(settings: Sequence[ServerSettings], *, json: bool) -> ExitCode:
+    from tallystick.runs.explain import documents, explained
+    from tallystick.servers.discovery import discover
+
+    servers = discover(settings)
+    parts = explained(servers)
+    if json:
+        terminal.show_json(documents(parts))
+    else:
+        terminal.show_table(
+            ("server", "evidence", "", "from where, or why not", "rules that rest on it"),
+            [
+                (p.server, p.evidence, (p.state, _STYLES[p.state]), p.text, ", ".join(p.rules))
+                for p in parts
+            ],
+        )
+        terminal.show(
+            "",
+            "A rule is undecided where a part that it rests on is not read. Every other rule is"
+            " judged where what it is about occurs. Nothing was judged now.",
+        )
+    is_possible = all(part.state == "read" or not part.is_required for part in parts)
+    return ExitCode.CONSISTENT if is_possible else ExitCode.MISUSE
 
 
 # Rights

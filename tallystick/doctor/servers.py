@@ -70,7 +70,7 @@ def check_server(
     place.try_("settings", lambda: _variables(settings), needs=needed, fix=_SERVER_FIX)
     place.try_("log_status", lambda: _collection(settings), needs=needed, fix=_SERVER_FIX)
     place.try_("binary log", lambda: _binary_log(settings), needs=needed, fix=_SERVER_FIX)
-    place.try_("relay logs", lambda: _relay_logs(settings), needs=needed, fix=_SERVER_FIX)
+    place.try_("relay logs", lambda: relay_logs(settings), needs=needed, fix=_SERVER_FIX)
     place.try_("server id", lambda: _server_id(settings, others), needs=needed, fix=_SERVER_FIX)
     place.try_("clock", lambda: _clock(settings), needs=needed, fix=_SERVER_FIX)
     return server if server.server_uuid else None
@@ -200,7 +200,12 @@ def _binary_log(settings: ServerSettings) -> Answer:
     return passed(f"is sent; {len(server.logs)} files of {total:,.0f} MiB, now {file}")
 
 
-def _relay_logs(settings: ServerSettings) -> Answer:
+def relay_logs(settings: ServerSettings) -> Answer:
+    """Whether the relay logs of all channels can be read here.
+
+    Raises:
+        MysqlError: The server cannot be asked.
+    """
     with closing(Session(settings)) as session:
         found = session.ask(session.dialect.show_replica_status)
         column = session.dialect.column
