@@ -150,8 +150,7 @@ def _answer(check: Callable[[], Answer], fix: str, deadline_s: float) -> Answer:
         except AuditError as error:
             answers.append(failure_of(error, fix))
         except Exception as error:  # noqa: BLE001  one check's mistake must not end the others
-            text = f"internal error of tallystick: {type(error).__name__}: {error}"
-            answers.append(failed(text, "report it, with this line"))
+            answers.append(_mistake(error))
 
     # What waits for ever cannot be ended from here; it ends with the process.
     thread = threading.Thread(target=run, daemon=True)
@@ -162,13 +161,21 @@ def _answer(check: Callable[[], Answer], fix: str, deadline_s: float) -> Answer:
     return failed(f"no answer within {deadline_s:g} s", "see what holds it up, and try again")
 
 
+def _mistake(error: Exception) -> Answer:
+    text = f"internal error of tallystick: {type(error).__name__}: {error}"
+    return failed(text, "report it, with this line")
+
+
 def try_all(places: Sequence[tuple[Place, Callable[[Place], None]]]) -> None:
     """Try the checks of places side by side."""
     slots = threading.BoundedSemaphore(PLACES_MAX)
 
     def run(place: Place, checks: Callable[[Place], None]) -> None:
         with slots:
-            checks(place)
+            try:
+                checks(place)
+            except Exception as error:  # noqa: BLE001  a place that is not tried must not pass
+                place.add("all that follows", _mistake(error))
 
     threads = [threading.Thread(target=run, args=each, daemon=True) for each in places]
     for thread in threads:

@@ -137,6 +137,8 @@ def _variables(settings: ServerSettings) -> Answer:
             rows = session.ask(f"SHOW GLOBAL VARIABLES LIKE '{name}'")
             if not isinstance(rows, Refused) and rows:
                 found[name] = str(rows[0]["Value"]).upper()
+    if not found:
+        return not_tried("SHOW GLOBAL VARIABLES shows none of them")
     shown = ", ".join(f"{name} {value}" for name, value in found.items())
     if found.get("performance_schema", "ON") not in _ON:
         return failed(f"{shown}: no log_status", "start it with performance_schema = ON")

@@ -107,6 +107,19 @@ def test_places_are_tried_side_by_side():
     assert [State.OK] * 2 == [place.checks[0].state for place in places]
 
 
+def test_a_mistake_between_checks_is_a_failure_of_its_place():
+    """What was not tried because of it does not pass."""
+
+    def check(place):
+        place.try_("one", lambda: passed("well"))
+        raise KeyError("x")
+
+    place = Place("here")
+    try_all([(place, check)])
+    assert [State.OK, State.FAILED] == [check.state for check in place.checks]
+    assert "KeyError" in place.checks[1].text
+
+
 # This machine
 
 
