@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -51,6 +52,12 @@ def check(
     rights: Annotated[
         bool, typer.Option("--rights", help="Print the rights that it needs, and end.")
     ] = False,
+    logs_only: Annotated[
+        bool,
+        typer.Option(
+            "--logs-only", help="Go on where log_status may not be read: judge the logs alone."
+        ),
+    ] = False,
     explain: Annotated[
         bool, typer.Option("--explain", help="Say what would be read and judged, and end.")
     ] = False,
@@ -77,13 +84,21 @@ def check(
     if explain:
         raise typer.Exit(_explain(settings, json=json))
     requests = requested(output, json)
-    finish(_run(settings, collections, interval, disabled), requests, fail_on=fail_on)
+    check = _Check(collections, interval, disabled, logs_only)
+    finish(_run(settings, check), requests, fail_on=fail_on)
 
 
-def _run(
-    settings: Sequence[ServerSettings], collections: int, interval_s: float,
-    disabled: frozenset[str],
-) -> RunResult:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class _Check:
+    """What is wanted of a check."""
+
+    collections: int
+    interval_s: float
+    disabled: frozenset[str]
+    is_of_logs_only: bool
+
+
+def _run(settings: Sequence[ServerSettings], check: _Check) -> RunResult:
     from tallystick.runs.check import FleetCheck
     from tallystick.servers.discovery import discover
 
@@ -92,34 +107,47 @@ def _run(
         problems = dict.fromkeys(server.problem for server in servers if server.problem)
         for problem in problems:
             progress.done(problem)
-        require_rights(servers)
+        require_rights(servers, is_of_logs_only=check.is_of_logs_only)
 
         def notice(text: str) -> None:
             if text not in problems:  # its tail finds the same again
                 progress.done(text)
 
-        result = FleetCheck(servers, notice=notice, disabled=disabled).run(
-            collections=collections, interval_s=interval_s, interrupted=stop, progress=progress.now
+        result = FleetCheck(servers, notice=notice, disabled=check.disabled).run(
+            collections=check.collections,
+            interval_s=check.interval_s,
+            interrupted=stop,
+            progress=progress.now,
         )
     if result is None:
         raise typer.Exit(stop.exit_code)
     return result
 
 
-def require_rights(servers: Sequence[DiscoveredServer]) -> None:
+def require_rights(servers: Sequence[DiscoveredServer], *, is_of_logs_only: bool = False) -> None:
     """Refuse to begin where nothing could be audited.
 
     Raises:
         MisuseError: A right is missing; it has the statements that grant it.
     """
-    lines = [
-        f"{server.name}: {held.right.name} is missing; expected: {held.right.grant(server.account)}"
+    missing = [
+        (server, held.right)
         for server in servers
         for held in server.missing_rights
-        if held.right.is_required
+        if held.right.is_required and not (is_of_logs_only and held.right.is_of_row)
     ]
-    if lines:
-        raise MisuseError("\n".join(lines))
+    if not missing:
+        return
+    lines = [
+        f"{server.name}: {right.name} is missing; expected: {right.grant(server.account)}"
+        for server, right in missing
+    ]
+    if all(right.is_of_row for _, right in missing):
+        lines.append(
+            "Where nobody can grant that, as on a managed server: tallystick check --logs-only"
+            " judges the logs alone (docs/managed_servers.md)"
+        )
+    raise MisuseError("\n".join(lines))
 
 
 # What would be read

@@ -31,6 +31,7 @@ from tallystick.producers.mysql.statements import Refused, Row, Session
 from tallystick.servers.discovery import DiscoveredServer, probe, refuse_repeated
 
 _SERVER_FIX = "docs/real_servers.md: host, port, user, password, tls"
+_WITHOUT_ROW = "; where nobody can grant it: check --logs-only (docs/managed_servers.md)"
 CLOCKS_APART_S = 1.0
 DUMP_HEARTBEAT_S = 1.0
 DUMP_WAIT_S = 5.0
@@ -121,6 +122,8 @@ def _rights(server: DiscoveredServer) -> Answer:
         fix = " ".join(held.right.grant(server.account) for held in missing)
     else:
         fix = f"the {len(missing)} statements that tallystick check --rights prints"
+    if any(held.right.is_of_row for held in missing):
+        fix += _WITHOUT_ROW
     if required:
         return failed(f"lacks {names}", fix)
     return warning(f"lacks {names}: rules that need it stay undecided", fix)
@@ -166,7 +169,7 @@ def _collection(settings: ServerSettings) -> Answer:
         code = f"error {error['code']}: " if "code" in error else ""
         return failed(
             f"no row: {code}{error.get('message', 'the table is empty')}",
-            "grant what is missing under rights; else see the server's error log",
+            f"grant what is missing under rights; else see the server's error log{_WITHOUT_ROW}",
         )
     unread = ", ".join(part["part"] for part in body.get("unread", ()))
     if unread:
