@@ -34,20 +34,12 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer
 
+from benchmarks.json_records import add_record
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
-from tallystick.coordinates.events.journal import (
-    Block,
-    BlockBuilder,
-    QueryVerb,
-    RecordType,
-    RedoType,
-    Stream,
-)
-from tallystick.coordinates.events.json_lines import REDO_FIELDS
+from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType, Stream
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Outcome
-from tallystick.coordinates.values.binlog import EventType
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
@@ -127,39 +119,6 @@ def messages(servers: str, topic: str) -> Iterator[Any]:
 
 
 # (a) and (b)
-
-_CODES = {each.name: int(each) for each in EventType}
-_VERBS = {each.name.replace("XA_", "XA "): each for each in QueryVerb}
-_STREAMS = {"binlog": Stream.BINLOG, "relay": Stream.RELAY}
-_KEPT = ("log_pos", "server_id", "checksum", "last_committed", "sequence_number",
-         "transaction_length", "original_commit_timestamp", "flags")  # fmt: skip
-
-
-def add_record(builder: BlockBuilder, record: dict[str, Any]) -> None:
-    """One parsed message into columns, without any of the checks that a block's reader makes."""
-    if record["kind"] == "redo":
-        fields: dict[str, Any] = {name: record[name] for name in REDO_FIELDS if name in record}
-        builder.redo_event(RedoType[record["type"]], fields.pop("lsn"), ts=record["ts"], **fields)
-        return
-    stream = _STREAMS.get(record["kind"])
-    if stream is None:
-        kind = RecordType[record["kind"].upper()]
-        builder.server_record(kind, record, ts=record["ts"], channel=record.get("channel"))
-        return
-    fields = {name: record[name] for name in _KEPT if name in record}
-    if "gtid" in record:
-        fields["sid"], _, gno = record["gtid"].rpartition(":")
-        fields["gno"] = int(gno)
-    elif "query" in record:
-        fields["query"] = _VERBS[record["query"]]
-    elif "next_file" in record:
-        fields["text"], fields["value"] = record["next_file"], record.get("next_position", 4)
-    elif "gtid_set" in record:
-        fields["text"] = record["gtid_set"]
-    builder.log_event(
-        stream, _CODES[record["type"]], file=record["file"], start=record["start"],
-        length=record["length"], ts=record["ts"], channel=record.get("channel"), **fields,
-    )  # fmt: skip
 
 
 def bare_json(servers: str, topic: str) -> tuple[int, int]:

@@ -7,28 +7,51 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.pipeline import add_record
+from benchmarks.json_records import add_record
 from benchmarks.sizing import SHARE, Fleet, limits, table
+from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.journal import BlockBuilder
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.producers.load.history import LoadPlan
 from tallystick.producers.load.run import LoadOptions, load_blocks
 
 
+def loaded_blocks():
+    plan = LoadPlan(sources=1, replicas=1, status_every=500, block_size=500)
+    return load_blocks(LoadOptions(plan=plan, events=4000), lambda: 0.0)
+
+
+def of_single_records(block):
+    """The block from one JSON record after the other."""
+    builder = BlockBuilder(
+        block.instance_id, epoch=block.epoch, first_sequence=block.first_sequence
+    )
+    for line in block_to_lines(block):
+        add_record(builder, json.loads(line))
+    return builder.build()
+
+
 def test_one_message_an_event_is_the_same_journal():
     """Each kind of record that the load generator makes, parsed without the checks of a block."""
-    plan = LoadPlan(sources=1, replicas=1, status_every=500, block_size=500)
     kinds = set()
-    for block in load_blocks(LoadOptions(plan=plan, events=4000), lambda: 0.0):
-        builder = BlockBuilder(
-            block.instance_id, epoch=block.epoch, first_sequence=block.first_sequence
-        )
+    for block in loaded_blocks():
         records = [json.loads(line) for line in block_to_lines(block)]
-        for record in records:
-            kinds.add(record["kind"])
-            add_record(builder, record)
-        assert records == [json.loads(line) for line in block_to_lines(builder.build())]
+        kinds |= {record["kind"] for record in records}
+        again = [json.loads(line) for line in block_to_lines(of_single_records(block))]
+        assert again == records
     assert {"binlog", "relay", "redo", "log_status"} <= kinds
+
+
+def test_one_message_an_event_is_audited_the_same():
+    """Rows are judged from it as well: the core would pass over a record with a key too many."""
+    whole, single, rows = {}, {}, 0
+    for block in loaded_blocks():
+        name = block.instance_id
+        output = whole.setdefault(name, InstanceAudit(name)).absorb(block)
+        again = single.setdefault(name, InstanceAudit(name)).absorb(of_single_records(block))
+        assert (again.cuts, again.observations) == (output.cuts, output.observations)
+        rows += len(output.cuts)
+    assert rows
 
 
 def test_the_page_of_sizes_is_what_is_computed():
