@@ -31,7 +31,8 @@ unexport PYTHONDONTWRITEBYTECODE
 test test-spark test-kafka test-mysqld: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 
 .PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld \
-	test-long tests-without-servers tests-with-servers a-day legal bench chaos mutate lint types lock clean
+	test-long tests-without-servers tests-with-servers a-day legal bench bench-others chaos mutate \
+	lint types lock lock-others clean
 
 help:
 	@echo "make demo [FAULT=name] [NEGATIVE=name] [SCENARIO=name] [SEED=number]"
@@ -42,6 +43,8 @@ help:
 	@echo "make legal [LEGAL_SECONDS=number]"
 	@echo "              what a DBA may do, for three minutes, on a quiet machine: nothing is accused"
 	@echo "make bench    the benchmarks"
+	@echo "make bench-others"
+	@echo "              the same checks in other stream processors, which are installed for it"
 	@echo "make chaos [MINUTES=number] [SEED=number] [LAB=yes]"
 	@echo "              real processes killed and stopped, for an hour; nothing may change by it"
 	@echo "make mutate [SAMPLE=number] [SEED=number] [MINUTES=number] [ONLY=path]"
@@ -122,6 +125,9 @@ legal: preflight
 bench: preflight
 	@$(PY) -m benchmarks
 
+bench-others: preflight
+	@$(PY) -m benchmarks.others
+
 MINUTES_OF_CHAOS := $(or $(MINUTES),60)
 
 chaos: preflight
@@ -185,7 +191,7 @@ $(CLASSES): $(STAMP) tallystick/runs/class_archives.py
 # On the oldest Python, so that the lock has its backports; newer ones ignore them.
 LOCK_PYTHON ?= python3.10
 LOCK_VENV := $(VENV)-lock
-COMPILE = CUSTOM_COMPILE_COMMAND="make lock" $(LOCK_VENV)/bin/pip-compile --quiet --upgrade \
+COMPILE = CUSTOM_COMPILE_COMMAND="make $@" $(LOCK_VENV)/bin/pip-compile --quiet --upgrade \
 	--generate-hashes --allow-unsafe --strip-extras --annotation-style=line --no-emit-options \
 	--no-emit-index-url --no-emit-find-links --no-emit-trusted-host
 
@@ -196,6 +202,14 @@ lock:
 	@$(LOCK_VENV)/bin/python -c 'import tomli; print(*tomli.load(open("pyproject.toml", "rb"))\
 	["dependency-groups"]["dev"], sep="\n")' \
 		| $(COMPILE) --extra mysql --extra serve --extra stream -o requirements/lock.txt pyproject.toml -
+	@rm -rf $(LOCK_VENV)
+
+# Quix Streams needs 3.11, Bytewax has no wheels above 3.12.
+lock-others: LOCK_PYTHON = python3.11
+lock-others:
+	@'$(LOCK_PYTHON)' -m venv $(LOCK_VENV)
+	@$(LOCK_VENV)/bin/python -m pip install --quiet pip-tools
+	@for name in requirements/bench_*.in; do $(COMPILE) -o "$${name%.in}.txt" "$$name"; done
 	@rm -rf $(LOCK_VENV)
 
 clean:
