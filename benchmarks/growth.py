@@ -3,9 +3,10 @@
     python -m benchmarks.growth [--instances 16 100 400] [--blocks 20] [--records 200] [--rounds 1]
 
 For each number of instances (a quarter are sources, with three replicas each) a history of so many
-blocks an instance is produced once. Then, in turns: the auditor query in Spark, at its steady rate,
-and (b), a bare consumer with ``decode_block`` and the same core, in a process of its own. Beside
-the rates is the processor time, which other work on the machine changes less.
+blocks an instance, or of more where these are too few for a rate, is produced once. Then, in turns:
+the auditor query in Spark, at its steady rate, and (b), a bare consumer with ``decode_block`` and
+the same core, in a process of its own. Beside the rates is the processor time, which other work on
+the machine changes less.
 """
 
 from __future__ import annotations
@@ -30,6 +31,8 @@ from tallystick.producers.load.run import LoadOptions, run_load
 from tallystick.producers.publisher import KafkaSettings
 
 REPLICAS = 3
+MESSAGES_MIN = 6000
+"""A micro-batch takes up to 4,096 messages: fewer than this are too few of them for a rate."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +123,8 @@ def main() -> None:
         directory = Path(name)
         with LocalBroker(directory / "broker", port=0) as broker:
             for instances in options.instances:
-                records = instances * options.blocks * options.records
+                blocks = max(options.blocks, MESSAGES_MIN // instances)
+                records = instances * blocks * options.records
                 load = Load(instances, records, options.records, options.rounds)
                 measure(broker.bootstrap_servers, directory, load)
 
