@@ -12,10 +12,8 @@ import math
 from dataclasses import dataclass
 
 # Measured; where and how is in docs/sizing.md, in the same order.
-RAW_BYTES = (117.3, 4735.0)
-"""Of a block as it is encoded: for each record, and for each block."""
 SENT_BYTES = (23.6, 2598.0)
-"""The same with lz4, as it is in Kafka."""
+"""Of a block as it is in Kafka, with lz4: for each record, and for each block."""
 PART_US = (1.94, 3050.0)
 """Of one part's time: for each record, and for each block."""
 DRIVER_US = 445.0
@@ -30,12 +28,9 @@ COLLECTION_US = 5700.0
 """Of the driver's time for each instance of a collection: validated, and its rows written."""
 CHECKS = 75
 """Of an instance with two channels, in a collection."""
-BATCH_S = 0.45
-"""Of a micro-batch, whatever is in it."""
 EXECUTOR_GB, DRIVER_GB = 1.5, 3.0
 """Heap and Python worker or driver, without audits and the fleet's state."""
 # Of the program.
-MESSAGES_MAX, BATCH_BYTES = 4096, 128 << 20
 LAG_BYTES, LAG_BYTES_PER_EVENT = 256 << 20, 2.3
 # Of this computation.
 PACK_S_MAX = 5
@@ -117,7 +112,6 @@ def limits(fleet: Fleet) -> list[tuple[str, float, str]]:
 
     The worst first. Below 1 the fleet is within it.
     """
-    raw = fleet.bytes_a_second(RAW_BYTES)
     pack_s = [fleet.instances * kb / 1e3 * PACK_MS_PER_MB / 1e3 for kb in FLEET_KB]
     lag_s = LAG_BYTES / LAG_BYTES_PER_EVENT / fleet.events * (REPLICAS + 1) if fleet.events else 0
     found = [
@@ -130,16 +124,6 @@ def limits(fleet: Fleet) -> list[tuple[str, float, str]]:
             "the driver's part of each block",
             fleet.all_blocks * DRIVER_US / 1e6 / SHARE,
             f"{fleet.all_blocks * DRIVER_US / 1e6:.2g} s of one thread a second",
-        ),
-        (
-            "messages of a micro-batch",
-            fleet.all_blocks * BATCH_S / MESSAGES_MAX / SHARE,
-            f"{fleet.all_blocks * BATCH_S:,.0f} while an empty one runs, at most {MESSAGES_MAX:,}",
-        ),
-        (
-            "bytes of a micro-batch",
-            raw * BATCH_S / BATCH_BYTES / SHARE,
-            f"{_size(raw * BATCH_S)} while an empty one runs, at most {_size(BATCH_BYTES)}",
         ),
         (
             "the driver validates a collection and writes it",

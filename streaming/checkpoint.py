@@ -113,6 +113,11 @@ class CheckpointLocation:
         from 0 in each new one."""
 
     @property
+    def parts(self) -> int:
+        """How many parts the instances' states are spread over."""
+        return self._layout.shuffle_partitions
+
+    @property
     def auditor(self) -> Path:
         """Spark's checkpoint of the auditor query."""
         return self.directory / "auditor"

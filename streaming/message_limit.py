@@ -18,31 +18,34 @@ if TYPE_CHECKING:
 FACTOR = 4
 MESSAGES_MIN, MESSAGES_FIRST, MESSAGES_MAX = 16, 256, 4096
 BYTES_MAX = 128 << 20
-"""Of a micro-batch: large enough that its fixed cost does not count, small enough that its messages
-fit into memory several times and what they bring does not come late."""
+"""Of a micro-batch, for each part of the job, as parts are audited side by side: large enough that
+its fixed cost does not count, small enough that its messages fit into memory several times and what
+they bring does not come late. So is ``MESSAGES_MAX``."""
 MESSAGE_COST = 1024
 """What a message costs beside its bytes: as much as so many bytes."""
 FULL_SHARE = 0.9
 """Spark fills a limited micro-batch but for a few messages: it shares them out among partitions."""
 
 
-def next_limit(limit: int, messages: int, size: int) -> int:
+def next_limit(limit: int, messages: int, size: int, parts: int = 1) -> int:
     """The limit that suits messages of the size of a micro-batch's.
 
     Args:
         limit: The micro-batch was planned with this one.
         messages: How many it had.
         size: How many bytes they had.
+        parts: How many parts are audited side by side.
     """
+    messages_max, bytes_max = MESSAGES_MAX * parts, BYTES_MAX * parts
     if not messages:
         return limit
     cost = size / messages + MESSAGE_COST
     if messages >= FULL_SHARE * limit:
-        while limit < MESSAGES_MAX and FACTOR * limit * cost <= BYTES_MAX:
+        while FACTOR * limit <= messages_max and FACTOR * limit * cost <= bytes_max:
             limit *= FACTOR
     # More than twice as much, or sizes that vary a little would start the query again and again.
-    if messages * cost > 2 * BYTES_MAX:
-        while limit > MESSAGES_MIN and limit * cost > 2 * BYTES_MAX:
+    if messages * cost > 2 * bytes_max:
+        while limit > MESSAGES_MIN and limit * cost > 2 * bytes_max:
             limit //= FACTOR
     return limit
 
@@ -54,14 +57,18 @@ class MessageLimit:
     Args:
         checkpoint: The entered checkpoint location.
         fixed: The limit, if it never changes.
+        parts: How many parts the job has.
 
     Raises:
         CheckpointError: What is in the checkpoint location is damaged.
     """
 
-    def __init__(self, checkpoint: CheckpointLocation, fixed: int | None = None) -> None:
+    def __init__(
+        self, checkpoint: CheckpointLocation, fixed: int | None = None, parts: int = 1
+    ) -> None:
         self._checkpoint = checkpoint
         self._fixed = fixed
+        self._parts = parts
         self._begin = checkpoint.message_limit() or LimitBegin(0, MESSAGES_FIRST, MESSAGES_FIRST)
         self._wanted = fixed or self._begin.limit
 
@@ -89,4 +96,4 @@ class MessageLimit:
     def note(self, batch_id: int, messages: int, size: int) -> None:
         """A micro-batch had so many messages, of so many bytes."""
         if self._fixed is None and batch_id >= self._begin.first:
-            self._wanted = next_limit(self._begin.limit, messages, size)
+            self._wanted = next_limit(self._begin.limit, messages, size, self._parts)

@@ -229,7 +229,7 @@ class AuditJob:
             incidents_topic=settings.incidents_topic,
             dead_letter_topic=settings.dead_letter_topic,
         )
-        self._limit = MessageLimit(checkpoint, settings.max_messages)
+        self._limit = MessageLimit(checkpoint, settings.max_messages, checkpoint.parts)
         self._tables = TableSink(settings.output, checkpoint.run_id, settings.retention)
         self._step = FleetStep(
             checkpoint=checkpoint,

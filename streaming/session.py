@@ -142,7 +142,7 @@ def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
         "spark.app.name": settings.app_name,
         "spark.driver.memory": settings.memory,
         # The JVM mostly moves bytes. Its optimising compiler cost 0.7 s of processor time for each
-        # million events, more than the moving, and did not make it faster (docs/streaming.md).
+        # million events, more than the moving, and did not make it faster (docs/performance.md).
         "spark.driver.extraJavaOptions": (
             # After an OutOfMemoryError any thread may be gone: it ends instead of half working.
             "-XX:+ExitOnOutOfMemoryError"

@@ -61,6 +61,18 @@ def test_messages_of_one_size_change_the_limit_at_most_once(each):
         assert limit * (each + MESSAGE_COST) <= 2 * BYTES_MAX or limit == MESSAGES_MIN
 
 
+@pytest.mark.parametrize(("parts", "most"), [(1, 4096), (3, 4096), (4, 16384), (64, 262144)])
+def test_parts_that_work_side_by_side_take_as_much_each(checkpoint, parts, most):
+    """In messages and in bytes; the limit keeps its steps."""
+    limit = MessageLimit(checkpoint, parts=parts)
+    limit.note(0, limit.begin(), MESSAGES_FIRST * 100)
+    plan(checkpoint, 0)
+    assert most == limit.begin()
+    full = BYTES_MAX // 4096 - MESSAGE_COST
+    assert most == next_limit(256, 256, 256 * full, parts)
+    assert most // 4 == next_limit(most, most, most * 8 * full, parts)
+
+
 def test_a_run_begins_with_the_limit_of_the_one_before(checkpoint):
     """A query that runs keeps its own until it is started again."""
     limit = MessageLimit(checkpoint)
