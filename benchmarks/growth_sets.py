@@ -11,23 +11,15 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Iterator
 from itertools import accumulate
 from random import Random
 from typing import Any
 
+from benchmarks.small_journal import journal
 from tallystick.coordinates.audit.instance import InstanceAudit
-from tallystick.coordinates.events.journal import (
-    Block,
-    BlockBuilder,
-    QueryVerb,
-    RecordType,
-    Stream,
-)
+from tallystick.producers.load.history import START_US
 
-OWN = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 BLOCKS = 60
-FILE = "binlog.000001"
 INTERVALS = (1, 10, 100, 1_000, 10_000, 100_000)
 SOURCES = (1, 10, 100, 1_000)
 
@@ -43,49 +35,6 @@ def set_of(sources: int, intervals: int) -> str:
     return ",".join(parts)
 
 
-def blocks(before: str) -> Iterator[Block]:
-    """A start with a set that was executed before, then a transaction and a row each."""
-    ts, position = 1_800_000_000_000_000, 4
-    builder = BlockBuilder("a")
-    builder.server_record(
-        RecordType.START,
-        {"server_uuid": OWN, "server_id": 1, "version": "8.0.31", "profile": "wl9452",
-         "variables": {"gtid_mode": "ON", "log_bin": True}},
-        ts=ts,
-    )  # fmt: skip
-    header: dict[str, Any] = {"file": FILE, "ts": ts, "server_id": 1}
-    for code, length, text in ((15, 122, None), (35, 31 + len(before), before)):
-        builder.log_event(
-            Stream.BINLOG, code, start=position, length=length, log_pos=position + length,
-            text=text, **header,
-        )  # fmt: skip
-        position += length
-    for gno in range(1, BLOCKS + 1):
-        ts += 1_000
-        header["ts"] = ts
-        group: dict[str, Any] = {
-            "sid": OWN, "gno": gno, "last_committed": gno - 1, "sequence_number": gno,
-            "transaction_length": 110,
-        }  # fmt: skip
-        for code, length, fields in ((33, 79, group), (2, 31, {"query": QueryVerb.STATEMENT})):
-            builder.log_event(
-                Stream.BINLOG, code, start=position, length=length, log_pos=position + length,
-                **header, **fields,
-            )  # fmt: skip
-            position += length
-        own = f"{OWN}:1-{gno}" if gno > 1 else f"{OWN}:1"
-        row = {
-            "SERVER_UUID": OWN,
-            "LOCAL": {"gtid_executed": f"{before},{own}", "binary_log_file": FILE,
-                      "binary_log_position": position},
-            "REPLICATION": {"channels": []},
-            "STORAGE_ENGINES": {"InnoDB": {"LSN": 19_000_000 + gno, "LSN_checkpoint": 19_000_000}},
-        }  # fmt: skip
-        body = {"collection_id": f"c-{gno}", "requested_at": ts, "row": row}
-        builder.server_record(RecordType.LOG_STATUS, body, ts=ts)
-        yield builder.build()
-
-
 def measure(sources: int, intervals: int) -> dict[str, Any]:
     """One size.
 
@@ -93,7 +42,7 @@ def measure(sources: int, intervals: int) -> dict[str, Any]:
         SystemExit: The healthy history had a finding.
     """
     audit, used = InstanceAudit("a"), []
-    for block in blocks(set_of(sources, intervals)):
+    for block in journal("a", BLOCKS, START_US, before=set_of(sources, intervals)):
         begun = time.process_time()
         findings = audit.absorb(block).findings
         used.append(time.process_time() - begun)

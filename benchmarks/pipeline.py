@@ -35,9 +35,10 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.json_records import add_record
+from benchmarks.small_journal import journal
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
-from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType, Stream
+from tallystick.coordinates.events.journal import BlockBuilder
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Outcome
 from tallystick.deploy.broker import LocalBroker
@@ -317,51 +318,6 @@ def measure_bare(kind: str, servers: str, topic: str) -> dict[str, Any]:
 # Latency
 
 
-def broken_blocks(instance_id: str, count: int) -> Iterator[Block]:
-    """A transaction and a log_status row each; the row claims a GTID that was not logged."""
-    source = str(uuid.uuid5(uuid.NAMESPACE_DNS, instance_id))
-    builder = BlockBuilder(instance_id)
-    ts = time.time_ns() // 1000
-    file = "binlog.000001"
-    builder.server_record(
-        RecordType.START,
-        {"server_uuid": source, "server_id": 1, "version": "8.0.31", "profile": "wl9452",
-         "variables": {"gtid_mode": "ON", "log_bin": True}},
-        ts=ts,
-    )  # fmt: skip
-    position = 4
-    header = {"file": file, "ts": ts, "server_id": 1}
-    for code, length, text in ((15, 122, None), (35, 31, "")):
-        builder.log_event(
-            Stream.BINLOG, code, start=position, length=length, log_pos=position + length,
-            text=text, **header,
-        )  # fmt: skip
-        position += length
-    for gno in range(1, count + 1):
-        ts += 1000
-        header["ts"] = ts
-        group: dict[str, Any] = {
-            "sid": source, "gno": gno, "last_committed": gno - 1, "sequence_number": gno,
-            "transaction_length": 110,
-        }  # fmt: skip
-        for code, length, fields in ((33, 79, group), (16, 31, {})):
-            builder.log_event(
-                Stream.BINLOG, code, start=position, length=length, log_pos=position + length,
-                **header, **fields,
-            )  # fmt: skip
-            position += length
-        row = {
-            "SERVER_UUID": source,
-            "LOCAL": {"gtid_executed": f"{source}:1-{gno + 1}", "binary_log_file": file,
-                      "binary_log_position": position},
-            "REPLICATION": {"channels": []},
-            "STORAGE_ENGINES": {"InnoDB": {"LSN": 19_000_000 + gno, "LSN_checkpoint": 19_000_000}},
-        }  # fmt: skip
-        body = {"collection_id": f"probe-{gno}", "requested_at": ts, "row": row}
-        builder.server_record(RecordType.LOG_STATUS, body, ts=ts)
-        yield builder.build()
-
-
 def measure_latency(
     servers: str, directory: Path, topics: dict[str, str], count: int
 ) -> list[float]:
@@ -376,7 +332,8 @@ def measure_latency(
     latencies: list[float] = []
     try:
         consumer.subscribe([topics["findings_topic"]])
-        for number, block in enumerate(broken_blocks("probe", count + 1), start=1):
+        blocks = journal("probe", count + 1, time.time_ns() // 1_000, ahead=1)
+        for number, block in enumerate(blocks, start=1):
             begun = time.perf_counter()
             producer.produce(
                 topics["journal_topic"], encode_block(block), b"probe", headers=block_headers(block)

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.growth_sets import set_of
 from benchmarks.json_records import add_record
 from benchmarks.sizing import SHARE, Fleet, limits, table
+from benchmarks.small_journal import journal
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.journal import BlockBuilder
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.producers.load.history import LoadPlan
+from tallystick.producers.load.history import START_US, LoadPlan
 from tallystick.producers.load.run import LoadOptions, load_blocks
 
 
@@ -75,3 +77,15 @@ def test_the_worst_limit_comes_first_and_halving_a_fleet_halves_it():
     half = {what: times for what, times, _ in limits(Fleet(500, 250_000))}
     assert sorted(whole.values(), reverse=True) == [*whole.values()]
     assert {what: times / 2 for what, times in whole.items()} == pytest.approx(half)
+
+
+@pytest.mark.parametrize("before", ["", set_of(2, 30)])
+def test_a_row_that_claims_too_much_is_found_each_time(before):
+    """What the latency is measured by; without the claim there is nothing to be found."""
+    for ahead in (0, 1):
+        audit = InstanceAudit("a")
+        for number, block in enumerate(journal("a", 5, START_US, before=before, ahead=ahead), 1):
+            found = [(one.rule, one.collection_id) for one in audit.absorb(block).findings]
+            expected = {("executed_within_logged", f"a-{number}")} if ahead else set()
+            assert expected == {one for one in found if one[0] == "executed_within_logged"}
+            assert bool(found) is bool(ahead)
