@@ -195,7 +195,7 @@ def purge_under_lag(fleet: Fleet, name: str) -> Did:
         # A logged FLUSH would be a transaction of the replica's own, where the source is one.
         source.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
         newest = str(source.run("SHOW BINARY LOGS")[-1][0])
-        source.run("PURGE BINARY LOGS TO %s", (newest,))
+        _until(lambda: _is_purged_to(source, newest), ERROR_DEADLINE_S)
         purged = str(source.value("SELECT @@GLOBAL.gtid_purged")).replace("\n", "")
         executed = replica.gtid_executed()
         replica.run("START REPLICA IO_THREAD FOR CHANNEL %s", (channel.channel_name,))
@@ -206,6 +206,12 @@ def purge_under_lag(fleet: Fleet, name: str) -> Did:
         (f"gtid_executed of {name}", executed),
         (f"receiver of {name}", _await_error(fleet, channel)),
     ]
+
+
+def _is_purged_to(source: Session, file: str) -> bool:
+    """Purges up to a file; a file that is still being sent to a replica is kept, with a warning."""
+    source.run("PURGE BINARY LOGS TO %s", (file,))
+    return str(source.run("SHOW BINARY LOGS")[0][0]) == file
 
 
 def applier_fails(fleet: Fleet, name: str) -> Did:
