@@ -249,7 +249,7 @@ class RelayReader(LogReader):
             self.received_is_complete = False
             return
         if self.source_high[0] < 1 and previous:
-            self.has_missed = True  # files of before were not seen
+            self.has_missed = True  # earlier files were not seen
         received = self.received.freeze()
         if self.received_is_complete and not received <= previous:
             # Relay logs were given up and begun anew; only then does the head know less.
