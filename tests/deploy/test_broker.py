@@ -16,13 +16,13 @@ import pytest
 from tallystick.deploy import broker as subject
 from tallystick.deploy.broker import (
     LocalBroker,
-    free_ports,
     live_brokers,
     new_cluster_id,
     server_properties,
 )
 from tallystick.deploy.errors import BrokerError
 from tallystick.deploy.processes import ProcessName, wait_until
+from tests.support.ports import free_base_port
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ def test_leftovers_of_a_killed_broker_do_not_hinder_the_next(home: Path) -> None
 @pytest.mark.broker
 def test_it_can_outlive_its_owner_and_be_stopped_by_another(home: Path) -> None:
     """As `tallystick broker start` and `stop` use it: two processes, one directory."""
-    port, _ = free_ports()
+    port = free_base_port(2)
     start = (
         "import sys; from pathlib import Path; from deploy.broker import LocalBroker\n"
         "LocalBroker(Path(sys.argv[1]), port=int(sys.argv[2]), dies_with_owner=False).start()"
