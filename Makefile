@@ -31,8 +31,8 @@ unexport PYTHONDONTWRITEBYTECODE
 test test-spark test-kafka test-mysqld: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 
 .PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld \
-	test-long tests-without-servers tests-with-servers a-day legal bench bench-others chaos mutate \
-	lint types lock lock-others clean
+	test-long tests-without-servers tests-with-servers a-day legal bench bench-growth bench-others \
+	chaos mutate lint types lock lock-others clean
 
 help:
 	@echo "make demo [FAULT=name] [NEGATIVE=name] [SCENARIO=name] [SEED=number]"
@@ -42,7 +42,7 @@ help:
 	@echo "make a-day    a fleet's day, on a quiet machine: alerted once, in time, the page right"
 	@echo "make legal [LEGAL_SECONDS=number]"
 	@echo "              what a DBA may do, for three minutes, on a quiet machine: nothing is accused"
-	@echo "make bench    the benchmarks"
+	@echo "make bench    the benchmarks; make bench-growth: what changes as everything grows, with plots"
 	@echo "make bench-others"
 	@echo "              the same checks in other stream processors, which are installed for it"
 	@echo "make chaos [MINUTES=number] [SEED=number] [LAB=yes]"
@@ -127,6 +127,10 @@ bench: preflight
 
 bench-others: preflight
 	@$(PY) -m benchmarks.others
+
+# Draws docs/performance/ anew.
+bench-growth: preflight
+	@$(PY) -m benchmarks.growth_page
 
 MINUTES_OF_CHAOS := $(or $(MINUTES),60)
 
