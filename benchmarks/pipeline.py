@@ -35,6 +35,7 @@ from typing import Any
 from confluent_kafka import Consumer, Producer
 
 from benchmarks.json_records import add_record
+from benchmarks.json_topic import produce_lines
 from benchmarks.small_journal import journal
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
@@ -44,7 +45,7 @@ from tallystick.coordinates.results import Outcome
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
-from tallystick.producers.kafka_topics import Topic, ensure_topics, tallystick_topics
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.load.history import LoadPlan
 from tallystick.producers.load.run import LoadOptions, load_blocks, run_load
 from tallystick.producers.publisher import KafkaSettings
@@ -75,29 +76,9 @@ def produce_blocks(servers: str, events: int, topic: str) -> None:
 def produce_json(servers: str, events: int, topic: str) -> None:
     """The beginning of the same history, one message an event."""
     options = LoadOptions(plan=LoadPlan(sources=SOURCES, replicas=REPLICAS), events=events)
-    ensure_topics(servers, [Topic(topic, JOURNAL_PARTITIONS, {"cleanup.policy": "delete"})])
-    producer = Producer(
-        {"bootstrap.servers": servers, "compression.type": "lz4", "linger.ms": 20,
-         "queue.buffering.max.messages": 1_000_000, "enable.idempotence": True}
-    )  # fmt: skip
-    failed: list[Any] = []
-
-    def delivered(error: Any, _message: Any) -> None:
-        if error is not None:
-            failed.append(error)
-
-    for block in load_blocks(options, lambda: 0.0):
-        key = block.instance_id.encode()
-        for line in block_to_lines(block):
-            while True:
-                try:
-                    producer.produce(topic, line, key, on_delivery=delivered)
-                    break
-                except BufferError:
-                    producer.poll(0.1)
-        producer.poll(0)
-    if producer.flush(120) or failed:
-        raise SystemExit(f"JSON messages were not delivered: {failed[:1]}")
+    blocks = load_blocks(options, lambda: 0.0)
+    lines = ((block.instance_id, line) for block in blocks for line in block_to_lines(block))
+    produce_lines(servers, topic, JOURNAL_PARTITIONS, lines)
 
 
 def messages(servers: str, topic: str) -> Iterator[Any]:

@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
+from benchmarks.json_topic import produce_lines
 from benchmarks.others.checks import END
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.producers.kafka_topics import Topic, ensure_topics
 from tallystick.producers.load.history import LoadPlan
 from tallystick.producers.load.run import LoadOptions, load_blocks
 
@@ -56,33 +56,8 @@ def produce(servers: str, topic: str, events: int, plan: LoadPlan = PLAN) -> tup
     Returns:
         How many records there are, and of how many instances.
     """
-    ensure_topics(servers, [Topic(topic, PARTITIONS, {"cleanup.policy": "delete"})])
-    producer = Producer(
-        {"bootstrap.servers": servers, "compression.type": "lz4", "linger.ms": 20,
-         "queue.buffering.max.messages": 1_000_000, "enable.idempotence": True}
-    )  # fmt: skip
-    failed: list[Any] = []
-
-    def delivered(error: Any, _message: Any) -> None:
-        if error is not None:
-            failed.append(error)
-
-    instances: set[str] = set()
-    count = 0
-    for name, line in lines_of(events, plan):
-        instances.add(name)
-        count += 1
-        while True:
-            try:
-                producer.produce(topic, line, name, on_delivery=delivered)
-                break
-            except BufferError:
-                producer.poll(0.1)
-        if not count % 1_000:
-            producer.poll(0)
-    if producer.flush(120) or failed:
-        raise SystemExit(f"messages of the history were not delivered: {failed[:1]}")
-    return count - len(instances), len(instances)
+    counts = produce_lines(servers, topic, PARTITIONS, lines_of(events, plan))
+    return counts.total() - len(counts), len(counts)
 
 
 def await_results(
