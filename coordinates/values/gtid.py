@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SHORT_TEXT = 1024
-"""Texts up to this length are worth remembering, longer ones fill the memory."""
+"""Texts up to this length stay with their sets; of longer ones only the newest are remembered."""
+NEWEST_TEXTS = 8
+"""A row has the same sets in several places: so many serve the row that is being judged."""
 FEW_GROUPS = 16
 """Up to so many GTIDs a set is built without numpy."""
 
@@ -117,15 +119,22 @@ class GtidSet:
             GtidSetParseError: The text breaks the grammar; the message has position and text.
         """
         text = gtid_text.require_text(text, "a GTID set")
-        if len(text) <= SHORT_TEXT:
-            return cls._parse_short(text, tags)
-        return cls._of(_from_flat(gtid_text.read_set(text, tags=tags)))
+        return (cls._read_short if len(text) <= SHORT_TEXT else cls._read_long)(text, tags)
+
+    @staticmethod
+    def _read(text: str, tags: bool) -> GtidSet:
+        return GtidSet._of(_from_flat(gtid_text.read_set(text, tags=tags)))
 
     @staticmethod
     @lru_cache(maxsize=1024)
-    def _parse_short(text: str, tags: bool) -> GtidSet:
+    def _read_short(text: str, tags: bool) -> GtidSet:
         # A server prints the same set row after row, and one set is in several sources.
-        return GtidSet._of(_from_flat(gtid_text.read_set(text, tags=tags)))
+        return GtidSet._read(text, tags)
+
+    @staticmethod
+    @lru_cache(maxsize=NEWEST_TEXTS)
+    def _read_long(text: str, tags: bool) -> GtidSet:
+        return GtidSet._read(text, tags)
 
     @classmethod
     def parse_owned(cls, text: str, tags: bool = True) -> GtidSet:
@@ -135,16 +144,28 @@ class GtidSet:
             GtidSetParseError: The text without owners is no GTID set.
         """
         text = gtid_text.blank_owners(gtid_text.require_text(text, "@@gtid_owned"))
-        return cls._of(_from_flat(gtid_text.read_set(text, tags=tags)))
+        return cls._read(text, tags)
 
     def __str__(self) -> str:
         try:
             return self._text
         except AttributeError:
+            if not self._is_small():
+                return self._print_long(self)
             text = gtid_text.print_set(self._bounds)
             if len(text) <= SHORT_TEXT:
                 object.__setattr__(self, "_text", text)
             return text
+
+    @staticmethod
+    @lru_cache(maxsize=NEWEST_TEXTS)
+    def _print_long(gtids: GtidSet) -> str:
+        return gtid_text.print_set(gtids._bounds)
+
+    def _is_small(self) -> bool:
+        return len(self._bounds) <= FEW_GROUPS and not any(
+            isinstance(bounds, np.ndarray) for bounds in self._bounds.values()
+        )
 
     def __repr__(self) -> str:
         return f"GtidSet.parse({str(self)!r})"

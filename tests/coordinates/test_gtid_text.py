@@ -232,6 +232,20 @@ def test_long_text_of_one_interval_per_uuid_set():
     assert GtidSet.parse(text) == GtidSet((U, gno, gno) for gno in gnos)
 
 
+def test_a_long_run_of_intervals_is_read_as_a_short_one():
+    """Of any length, single, reversed, touching, at the limit of a number, and in any order."""
+    pieces = [
+        f"{gno}-{gno + gno % 7 - 1}" if gno % 7 != 1 else str(gno) for gno in range(9_001, 1, -5)
+    ]
+    pieces += ["999999999999999998-999999999999999999", "9223372036854775806", "7-7"]
+    one_by_one = GtidSet.EMPTY
+    for piece in pieces:
+        one_by_one = one_by_one | GtidSet.parse(f"{U}:{piece}")
+    read = GtidSet.parse(f"{U}:{':'.join(pieces)}")
+    assert read == one_by_one
+    assert str(read) == str(one_by_one) == str(GtidSet.parse(str(read)))
+
+
 # What servers print
 
 
