@@ -34,16 +34,11 @@ def read_newest(directory: Path) -> tuple[list[Cut], dict[str, int]]:
     """
     known = read(directory, CUTS, _NAMES, recent_s=RECENT_S)
     begun = _begun(known)
-    wanted: set[str] = set()
-    lacking = set()
-    for name, of_instance in _by_instance(known).items():
-        rows = [one for one, answer in of_instance if answer == "row"]
-        wanted.add(max((one for one, _ in of_instance), key=begun.__getitem__))
-        if rows:
-            wanted.add(max(rows, key=begun.__getitem__))
-        else:
-            lacking.add(name)
+    newest = _newest(known, begun)
+    with_row = _newest(known.filter(pc.equal(known["answer"], "row")), begun)
+    wanted = {*newest.values(), *with_row.values()}
     cuts = _cuts(directory, pc.field("collection_id").isin(list(wanted)), RECENT_S)
+    lacking = newest.keys() - with_row.keys()
     if lacking:
         cuts += _older(directory, lacking, begun)
     return cuts, {name: written for name, (written, _) in begun.items()}
@@ -62,9 +57,12 @@ def read_open(directory: Path, names: Iterable[str]) -> list[str]:
 
 
 def read_newest_checks(directory: Path, rule: str) -> list[SubjectCheck]:
-    """The checks of a rule at the newest collections, in the order of writing."""
+    """The newest check of a rule on each instance."""
     rows = read(directory, CHECKS, None, pc.field("rule") == rule, RECENT_S)
-    found: list[SubjectCheck] = values_of(CHECKS, rows.sort_by("written_at"))
+    rows = rows.sort_by([("ts", "ascending"), ("written_at", "ascending")])
+    numbered = pa.table({"instance_id": rows["instance_id"], "number": range(len(rows))})
+    last = numbered.group_by("instance_id").aggregate([("number", "max")])["number_max"]
+    found: list[SubjectCheck] = values_of(CHECKS, rows.take(last))
     return found
 
 
@@ -73,10 +71,7 @@ def _older(directory: Path, names: set[str], begun: _Begun) -> list[Cut]:
     is_theirs = pc.field("instance_id").isin(list(names)) & _ROW
     known = read(directory, CUTS, _NAMES, is_theirs)
     first = _begun(known)
-    newest = {
-        max((one for one, _ in of_instance), key=first.__getitem__)
-        for of_instance in _by_instance(known).values()
-    }
+    newest = set(_newest(known, first).values())
     begun.update({one: first[one] for one in newest - begun.keys()})
     is_newest = pc.field("collection_id").isin(list(newest))
     return _cuts(directory, is_newest & pc.field("instance_id").isin(list(names)), None)
@@ -99,10 +94,16 @@ def _begun(rows: pa.Table) -> _Begun:
     return dict(zip(first["collection_id"].to_pylist(), times, strict=True))
 
 
-def _by_instance(rows: pa.Table) -> dict[str, list[tuple[str, str]]]:
-    """The collections of each instance, with its answer."""
-    found: dict[str, list[tuple[str, str]]] = {}
-    distinct = rows.group_by(["instance_id", "collection_id", "answer"]).aggregate([])
-    for row in distinct.to_pylist():
-        found.setdefault(row["instance_id"], []).append((row["collection_id"], row["answer"]))
-    return found
+def _newest(rows: pa.Table, begun: _Begun) -> dict[str, str]:
+    """The collection of each instance that began last."""
+    in_order = sorted(begun, key=begun.__getitem__)
+    numbers = pc.index_in(rows["collection_id"], pa.array(in_order, pa.string()))
+    numbered = pa.table({"instance_id": rows["instance_id"], "number": numbers})
+    last = numbered.group_by("instance_id").aggregate([("number", "max")])
+    return {
+        name: in_order[number]
+        for name, number in zip(
+            *(column.to_pylist() for column in (last["instance_id"], last["number_max"])),
+            strict=True,
+        )
+    }

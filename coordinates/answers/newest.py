@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.answers.evidence import InstanceEvidence
@@ -35,14 +37,16 @@ def newest_of(
         of_instance = found.setdefault(cut.instance_id, {})
         of_instance.setdefault(cut.collection_id, []).append(cut)
     made = {}
-    waited = {one: written[one] for one in overdue}
+    waited = sorted((written[one], one) for one in overdue)
+    # By how many are older: the first by name of those that are left.
+    unanswered = list(accumulate((one for _, one in reversed(waited)), min))[::-1]
     for name, of_instance in sorted(found.items()):
         in_order = sorted(of_instance, key=begun.__getitem__)
         one = _newest(name, [of_instance[one] for one in in_order], written)
         last = written.get(in_order[-1], 0)
-        open_ones = [collection for collection, at in waited.items() if at > last]
-        if open_ones and not one.problem:
-            text = f"{name!r} has not answered collection {min(open_ones)!r}, which others have"
+        older = bisect_right(waited, last, key=lambda known: known[0])
+        if older < len(waited) and not one.problem:
+            text = f"{name!r} has not answered collection {unanswered[older]!r}, which others have"
             one = replace(one, problem=text)
         made[name] = one
     return made
