@@ -32,6 +32,7 @@ from tallystick.coordinates.results import Severity, Verdict
 from tallystick.expectations.judgement import JudgedRow, Outcome, Tally
 from tallystick.expectations.judges import forget
 from tallystick.expectations.neutral import neutralise, restore
+from tallystick.expectations.rules import ROWS_MAX
 from tallystick.expectations.suite import build_suite
 from tallystick.expectations.validation import CollectionValidation, ExpectationResult, RowResult
 
@@ -132,7 +133,7 @@ class CollectionValidator:
             frame = _pandas_frame(rows)
         try:
             results = _run(summary, frame, run_id)
-            if any(len(result.broken) < result.tally.broken for result in results):
+            if any(ROWS_MAX <= len(result.broken) < result.tally.broken for result in results):
                 # The same run id: the fuller result replaces the first one.
                 results = _run(complete, frame, run_id)
         finally:

@@ -67,6 +67,15 @@ def test_a_broken_row_is_named_with_its_whole_witness(validator):
     assert row.witness == f"{U}:1021-1025"
 
 
+def test_many_broken_rows_are_all_listed(validator):
+    """Great Expectations asks for a few; where there are more, the collection is told whole."""
+    wrong = {"verdict": "INCONSISTENT", "checks": checks(broken="executed_within_logged")}
+    names = [f"server-{number:02d}" for number in range(50)]
+    cuts = [instance_cut(2, name, gtid_executed=f"{U}:1-1025", **wrong) for name in names]
+    (failed,) = validator.validate(cuts).failed
+    assert names == [row.instance_id for row in failed.broken]
+
+
 @pytest.mark.parametrize("said", [checks(), checks(held="executed_within_logged")])
 def test_a_row_that_contradicts_the_audit_leaves_the_verdict_open(validator, said):
     """The columns differ and the audit, which knows more, does not call it broken: UNDECIDED."""
