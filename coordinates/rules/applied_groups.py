@@ -16,6 +16,7 @@ import numpy as np
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.channel import POSITION_WRAPPED
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import APPLIER_STORED, REPLICA_STATUS
@@ -27,8 +28,10 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.values.binlog import LogCoordinates
 
-NOT_LOGGED = reason("applied_not_logged", "the replica does not log what it executes")
-RELAY_UNSEEN = reason("applied_relay_unseen", "no event of the channel's relay log was seen")
+NOT_LOGGED = reason("applied_not_logged", "the replica does not log what it executes", Lack.SETTING)
+RELAY_UNSEEN = reason(
+    "applied_relay_unseen", "no event of the channel's relay log was seen", Lack.RELAY_LOG
+)
 
 APPLIED_EXACTLY_ONCE = register(
     Rule(
@@ -36,6 +39,7 @@ APPLIED_EXACTLY_ONCE = register(
         name="applied_exactly_once",
         tier=3,
         scope="T",
+        family=Family.INFO_TABLES,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(

@@ -13,6 +13,7 @@ import numpy as np
 from tallystick.coordinates.logs.event_window import GNO, MARK, SID, SOURCE_END, SOURCE_FILE, Mark
 from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.backup_locks import LockSession
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register, rule
 from tallystick.coordinates.rules.statements import (
@@ -38,40 +39,52 @@ _COPY_END = "the end of its copy of the last log file"
 _JOURNAL = "journal"
 _NOT_JUDGED = "backup {backup} is not judged: "
 HEADER_UNKNOWN = reason(
-    "header_unknown", "the coordinates of the InnoDB header or of the lock are unknown"
+    "header_unknown", "the coordinates of the InnoDB header or of the lock are unknown", Lack.BACKUP
 )
 DATA_UNREADABLE = reason(
-    "backup_data_unreadable", _NOT_JUDGED + "the GTIDs of the data cannot be read"
+    "backup_data_unreadable", _NOT_JUDGED + "the GTIDs of the data cannot be read", Lack.BACKUP
 )
-DATA_UNKNOWN = reason("backup_data_unknown", _NOT_JUDGED + "the GTIDs of the data are not known")
+DATA_UNKNOWN = reason(
+    "backup_data_unknown", _NOT_JUDGED + "the GTIDs of the data are not known", Lack.BACKUP
+)
 DATA_UNKNOWN_UP_TO = reason(
     "backup_data_unknown_up_to",
     _NOT_JUDGED + "the GTIDs of the data up to {position} are not known",
+    Lack.BACKUP,
 )
 LOGGED_UNKNOWN = reason(
-    "backup_logged_unknown", _NOT_JUDGED + "the GTIDs logged up to {position} are not known"
+    "backup_logged_unknown",
+    _NOT_JUDGED + "the GTIDs logged up to {position} are not known",
+    Lack.BACKUP,
 )
 FILE_UNSEEN = reason(
-    "backup_file_unseen", _NOT_JUDGED + "the journal does not show the file of {position}"
+    "backup_file_unseen",
+    _NOT_JUDGED + "the journal does not show the file of {position}",
+    Lack.BACKUP,
 )
 POSITION_FORGOTTEN = reason(
     "backup_position_forgotten",
     _NOT_JUDGED + "{position} is older than the events remembered",
+    Lack.BACKUP,
 )
 GROUP_UNSEEN = reason(
-    "backup_group_unseen", _NOT_JUDGED + "the group around {position} was not seen whole"
+    "backup_group_unseen",
+    _NOT_JUDGED + "the group around {position} was not seen whole",
+    Lack.BACKUP,
 )
 LOCK_UNKNOWN = reason(
-    "backup_lock_unknown", _NOT_JUDGED + "where the table lock was taken is not known"
+    "backup_lock_unknown", _NOT_JUDGED + "where the table lock was taken is not known", Lack.BACKUP
 )
 CHANNEL_UNSEEN = reason(
     "backup_channel_unseen",
     _NOT_JUDGED + "the journal does not show what channel {channel!r} received",
+    Lack.BACKUP,
 )
 CHANNEL_WRAPPED = reason(
     "backup_channel_wrapped",
     _NOT_JUDGED + "the relay log of channel {channel!r} names positions modulo 2^32, and {position}"
     " is beyond that",
+    Lack.BACKUP,
 )
 
 
@@ -132,6 +145,7 @@ class HeaderUnderLock:
     number=59,
     tier=3,
     scope="S",
+    family=Family.BACKUP_LOCKS,
     severity=Severity.CRITICAL,
     heals="never",
     claim=(
@@ -191,6 +205,7 @@ BACKUP_COORDINATES_MATCH_DATA = register(
         name="backup_coordinates_match_data",
         tier=3,
         scope="T",
+        family=Family.BACKUP_COORDINATES,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -225,6 +240,7 @@ BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
         name="backup_replica_coordinates_match_data",
         tier=3,
         scope="T",
+        family=Family.BACKUP_COORDINATES,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -259,6 +275,7 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
         name="backup_binlog_copy_matches_data",
         tier=3,
         scope="T",
+        family=Family.BACKUP_COORDINATES,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(

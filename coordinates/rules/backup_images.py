@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.audit.baselines import ChannelBaselines
 from tallystick.coordinates.logs.event_window import MARK, Mark
 from tallystick.coordinates.results import ObservationCode, Severity
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.image_positions import (
     BACKUP_REPLICA_POSITIONS_AGREE,
     judge_positions,
@@ -33,25 +34,32 @@ if TYPE_CHECKING:
     from tallystick.coordinates.logs.binlog_reader import BinlogReader
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
-NO_POSITION = reason("image_no_position", "image {backup}: its summary has no binary log position")
+NO_POSITION = reason(
+    "image_no_position", "image {backup}: its summary has no binary log position", Lack.BACKUP
+)
 LOG_MISSING = reason(
-    "image_log_missing", "image {backup}: part of the journal is missing before it"
+    "image_log_missing", "image {backup}: part of the journal is missing before it", Lack.BACKUP
 )
 OTHER_FILES = reason(
-    "image_other_files", "image {backup}: the journal shows files of {base_name!r}"
+    "image_other_files", "image {backup}: the journal shows files of {base_name!r}", Lack.BACKUP
 )
 POSITION_FORGOTTEN = reason(
-    "image_position_forgotten", "image {backup}: the position is older than the events remembered"
+    "image_position_forgotten",
+    "image {backup}: the position is older than the events remembered",
+    Lack.BACKUP,
 )
 GROUP_UNSEEN = reason(
-    "image_group_unseen", "image {backup}: the group around the position was not seen whole"
+    "image_group_unseen",
+    "image {backup}: the group around the position was not seen whole",
+    Lack.BACKUP,
 )
 SET_UNKNOWN = reason(
-    "image_set_unknown", "image {backup}: the GTID set or what was logged is not known"
+    "image_set_unknown", "image {backup}: the GTID set or what was logged is not known", Lack.BACKUP
 )
 PURGED_UNKNOWN = reason(
     "image_purged_unknown",
     "image {backup}: gtid_purged is not known, so its GTID set may hold more",
+    Lack.BACKUP,
 )
 
 BACKUP_IMAGE_NAMES_ONE_STATE = register(
@@ -60,6 +68,7 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
         name="backup_image_names_one_state",
         tier=3,
         scope="T",
+        family=Family.BACKUP_COORDINATES,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(

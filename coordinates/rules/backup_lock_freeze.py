@@ -12,6 +12,7 @@ from tallystick.coordinates.events.journal import FLAG_RELAY_LOG, QueryVerb
 from tallystick.coordinates.events.log_events import CLASS_ROWS, EventClass
 from tallystick.coordinates.logs.log_groups import STEP_AFTER_OPENER, STEP_IN_BODY, GroupStep
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS, EVENTS_THERE
@@ -33,6 +34,7 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
         name="backup_locks_freeze_scope",
         tier=3,
         scope="T",
+        family=Family.BACKUP_LOCKS,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(

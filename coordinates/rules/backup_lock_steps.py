@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.backup_coordinates import HEADER
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     report_missing,
@@ -31,6 +32,7 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
         name="backup_lock_steps_complete",
         tier=3,
         scope="T",
+        family=Family.BACKUP_LOCKS,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS, SESSION
@@ -29,6 +30,7 @@ BACKUP_LOCK_PROTOCOL = register(
         name="backup_lock_protocol",
         tier=3,
         scope="T",
+        family=Family.BACKUP_LOCKS,
         severity=Severity.ERROR,
         heals="never",
         claim=(

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
+from tallystick.coordinates.rules.families import Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Holds, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Rule, reason, register
 from tallystick.coordinates.values.gtid import GtidSet
@@ -174,30 +175,37 @@ def adds_to(
 
 ANONYMOUS = "an anonymous group"
 
-NOT_IN_FLEET = reason("source_not_in_fleet", "{source} is not in the fleet")
-SOURCE_UNKNOWN = reason("source_unknown", "the source of the channel is not known")
+NOT_IN_FLEET = reason("source_not_in_fleet", "{source} is not in the fleet", Lack.SERVER)
+SOURCE_UNKNOWN = reason("source_unknown", "the source of the channel is not known", Lack.SERVER)
 AMBIGUOUS = reason(
-    "source_ambiguous", "another instance reports the same server_uuid as the source"
+    "source_ambiguous", "another instance reports the same server_uuid as the source", Lack.SERVER
 )
 ANOTHER_SERVER = reason(
     "source_is_another_server",
     "{source} was observed as another server then, not as the channel's source {server_uuid}",
+    Lack.SERVER,
 )
-NOT_REACHED = reason("source_not_reached", "the source's journal is not known up to the row")
+NOT_REACHED = reason(
+    "source_not_reached", "the source's journal is not known up to the row", Lack.SOURCE_LATER
+)
 CLOCK_UNKNOWN = reason(
     "clock_unknown",
     "{source} has not answered a request since then, so that its clock is not known",
+    Lack.CLOCK,
 )
 TAKEN_BACK = reason(
-    "source_taken_back", "the source's journal has a gap or began anew right after the row"
+    "source_taken_back",
+    "the source's journal has a gap or began anew right after the row",
+    Lack.JOURNAL,
 )
 TOO_FAR_BEHIND = reason(
     "replica_too_far_behind",
     "the replica is further behind than the binary log of {source} is remembered",
+    Lack.MEMORY,
 )
-NO_BINLOG_FILE = reason("no_binlog_file", "{file!r} is no binary log file")
+NO_BINLOG_FILE = reason("no_binlog_file", "{file!r} is no binary log file", Lack.BINARY_LOG)
 OTHER_BASE_NAME = reason(
-    "other_base_name", "the source's binary log is called {base_name}, not {other}"
+    "other_base_name", "the source's binary log is called {base_name}, not {other}", Lack.BINARY_LOG
 )
 
 

@@ -14,6 +14,7 @@ from tallystick.coordinates.rules.columns import (
     has_fallen,
     same_family,
 )
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     NOT_APPLICABLE,
@@ -25,12 +26,20 @@ from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import BINARY_LOGS, LOG_STATUS, events_from
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, LogCoordinates
 
-NO_BINLOG_SEEN = reason("no_binlog_seen", "no event of this log was seen")
-OTHER_BASE_NAME = reason("binlog_of_other_base_name", "the journal shows files of {base_name!r}")
-BINLOG_MISSED = reason("binlog_missed", "part of the journal is missing before the row")
-OFFSETS_DOUBTFUL = reason("offsets_doubtful", "the offsets of the file are in doubt after a break")
-NOT_IN_FILE = reason("not_in_file", "the position is not in the file")
-GROUP_NOT_WHOLE = reason("group_not_whole", "the group around the position was not seen whole")
+NO_BINLOG_SEEN = reason("no_binlog_seen", "no event of this log was seen", Lack.BINARY_LOG)
+OTHER_BASE_NAME = reason(
+    "binlog_of_other_base_name", "the journal shows files of {base_name!r}", Lack.BINARY_LOG
+)
+BINLOG_MISSED = reason(
+    "binlog_missed", "part of the journal is missing before the row", Lack.BINARY_LOG
+)
+OFFSETS_DOUBTFUL = reason(
+    "offsets_doubtful", "the offsets of the file are in doubt after a break", Lack.BINARY_LOG
+)
+NOT_IN_FILE = reason("not_in_file", "the position is not in the file", Lack.OTHER_FINDING)
+GROUP_NOT_WHOLE = reason(
+    "group_not_whole", "the group around the position was not seen whole", Lack.BINARY_LOG
+)
 
 _ROW = "log_status, binary_log_file and binary_log_position"
 _BEFORE = "last group end before it in the binary log"
@@ -87,6 +96,7 @@ class PositionEvidence:
     number=20,
     tier=2,
     scope="S",
+    family=Family.ROW,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -162,6 +172,7 @@ def snapshot_position_within_file(e: PositionEvidence) -> RowAnswer:
     number=21,
     tier=2,
     scope="S",
+    family=Family.ROW,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -247,6 +258,7 @@ def _within_file(e: PositionEvidence) -> RowAnswer:
     number=41,
     tier=3,
     scope="T",
+    family=Family.ROW,
     severity=Severity.CRITICAL,
     heals="log",
     claim=(

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.columns import NOT_READ, has_fallen, same_family
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     Broken,
@@ -26,25 +27,34 @@ from tallystick.coordinates.rules.statements import (
 from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
-NO_RELAY = reason("no_relay", "no event of the channel's relay log was seen")
-GTID_ONLY = reason("gtid_only", "the channel does not persist positions (GTID_ONLY)")
-RELAY_MISSED = reason("relay_missed", "part of the relay log was missed before the row")
+NO_RELAY = reason("no_relay", "no event of the channel's relay log was seen", Lack.RELAY_LOG)
+GTID_ONLY = reason("gtid_only", "the channel does not persist positions (GTID_ONLY)", Lack.SETTING)
+RELAY_MISSED = reason(
+    "relay_missed", "part of the relay log was missed before the row", Lack.RELAY_LOG
+)
 BY_GTID_SET = reason(
     "by_gtid_set",
     "by GTID set a new connection begins at an earlier position, and no event of the channel's"
     " relay log was seen",
+    Lack.RELAY_LOG,
 )
 POSITION_WRAPPED = reason(
     "position_wrapped",
     "the relay log names positions of the source modulo 2^32, and this one is beyond that",
+    Lack.SETTING,
 )
 NOT_LOGGED_YET = reason(
     "not_logged_yet",
     "the replica does not log what it applies, and {late:gtids} may still enter gtid_executed",
+    Lack.SETTING,
 )
-EXECUTED_NOT_ACCEPTED = reason("executed_not_accepted", "gtid_executed is missing, or not accepted")
+EXECUTED_NOT_ACCEPTED = reason(
+    "executed_not_accepted", "gtid_executed is missing, or not accepted", Lack.OTHER_FINDING
+)
 HEAD_LACKS_EARLIER = reason(
-    "head_lacks_earlier", "the head of the relay file lacks what the files before it hold"
+    "head_lacks_earlier",
+    "the head of the relay file lacks what the files before it hold",
+    Lack.RELAY_LOG,
 )
 
 _SHOWN = {"relay": "log_status, relay log coordinates", "executed": "Exec_Source_Log_Pos"}
@@ -161,6 +171,7 @@ class ChannelEvidence:
     number=30,
     tier=2,
     scope="S",
+    family=Family.CHANNEL_POSITIONS,
     severity=Severity.CRITICAL,
     heals="held",
     claim=("The executed source coordinate of a channel is not beyond the one that was read."),
@@ -226,6 +237,7 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     number=31,
     tier=2,
     scope="S",
+    family=Family.LOST_BY_RECEIVER,
     severity=Severity.CRITICAL,
     heals="executed",
     claim=(
@@ -296,6 +308,7 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
     number=32,
     tier=2,
     scope="S",
+    family=Family.LOST_BY_RECEIVER,
     severity=Severity.ERROR,
     heals="held",
     claim=(
@@ -384,6 +397,7 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     number=46,
     tier=3,
     scope="T",
+    family=Family.CHANNEL_POSITIONS,
     severity=Severity.CRITICAL,
     heals="log",
     claim=(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import (
@@ -37,6 +38,7 @@ CLONE_PROTOCOL = register(
         name="clone_protocol",
         tier=3,
         scope="T",
+        family=Family.CLONE,
         severity=Severity.ERROR,
         heals="data",
         claim=(
@@ -95,6 +97,7 @@ CLONE_COMMITS_ORDERED = register(
         name="clone_commits_ordered",
         tier=3,
         scope="T",
+        family=Family.CLONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -140,6 +143,7 @@ CLONE_BLOCKS_XA = register(
         name="clone_blocks_xa",
         tier=3,
         scope="T",
+        family=Family.CLONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -176,6 +180,7 @@ FAILED_CLONE_NOT_RESUMED = register(
         name="failed_clone_not_resumed",
         tier=3,
         scope="T",
+        family=Family.CLONE,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(

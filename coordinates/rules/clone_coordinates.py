@@ -15,6 +15,7 @@ from tallystick.coordinates.rules.between import (
     between,
     groups_after,
 )
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.source_coordinates import kind_at
@@ -29,30 +30,41 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
 CLONE_STATUS_UNREAD = reason(
-    "clone_status_unread", "the journal has a clone, and clone_status was not read"
+    "clone_status_unread", "the journal has a clone, and clone_status was not read", Lack.BACKUP
 )
-CLONE_FAILED = reason("clone_failed", "the clone failed with error {error}: it has no coordinates")
-CLONE_UNSEEN = reason("clone_unseen", "the journal does not have the clone that clone_status shows")
-CLONE_INCOMPLETE = reason("clone_incomplete", "the donor or clone_status is not known")
+CLONE_FAILED = reason(
+    "clone_failed", "the clone failed with error {error}: it has no coordinates", Lack.BACKUP
+)
+CLONE_UNSEEN = reason(
+    "clone_unseen", "the journal does not have the clone that clone_status shows", Lack.BACKUP
+)
+CLONE_INCOMPLETE = reason("clone_incomplete", "the donor or clone_status is not known", Lack.BACKUP)
 DONOR_LOG_BEGAN_ANEW = reason(
-    "donor_log_began_anew", "the donor has begun a new binary log since the clone"
+    "donor_log_began_anew", "the donor has begun a new binary log since the clone", Lack.BACKUP
 )
-DONOR_FILE_FORGOTTEN = reason("donor_file_forgotten", "{file} of the donor is not remembered")
+DONOR_FILE_FORGOTTEN = reason(
+    "donor_file_forgotten", "{file} of the donor is not remembered", Lack.BACKUP
+)
 DONOR_EXECUTED_UNKNOWN = reason(
-    "donor_executed_unknown", "not everything that the donor has executed is known"
+    "donor_executed_unknown", "not everything that the donor has executed is known", Lack.BACKUP
 )
 DONOR_FILE_IN_PART = reason(
-    "donor_file_in_part", "{file} of the donor was not observed from its beginning"
+    "donor_file_in_part", "{file} of the donor was not observed from its beginning", Lack.BACKUP
 )
 DONOR_GROUPS_UNKNOWN = reason(
-    "donor_groups_unknown", "the donor's groups after the clone's position are not all known"
+    "donor_groups_unknown",
+    "the donor's groups after the clone's position are not all known",
+    Lack.BACKUP,
 )
 DONOR_FIRST_GROUP_UNKNOWN = reason(
     "donor_first_group_unknown",
     "the donor's first group after the clone's position is not known",
+    Lack.BACKUP,
 )
 RECEIVED_FIRST_UNKNOWN = reason(
-    "received_first_unknown", "the source position of the first group received is not known"
+    "received_first_unknown",
+    "the source position of the first group received is not known",
+    Lack.BACKUP,
 )
 
 _OF = "The clone of instance {source} has {file}:{position} as its position, but "
@@ -74,6 +86,7 @@ _POSITION = (
     CloneMade,
     number=60,
     tier=3,
+    family=Family.CLONE,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(
@@ -205,6 +218,7 @@ def _donor_file(
     CloneResumed,
     number=61,
     tier=3,
+    family=Family.CLONE,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(

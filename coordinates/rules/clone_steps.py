@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.clone import OWN_DATA, STAGES
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     Protocol,
@@ -36,6 +37,7 @@ CLONE_DONOR_STEPS_COMPLETE = register(
         name="clone_donor_steps_complete",
         tier=3,
         scope="T",
+        family=Family.CLONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -66,6 +68,7 @@ CLONE_RECIPIENT_STEPS_COMPLETE = register(
         name="clone_recipient_steps_complete",
         tier=3,
         scope="T",
+        family=Family.CLONE,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.clone import STAGES
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import CLONE_PROGRESS, CLONE_STATUS
@@ -29,6 +30,7 @@ CLONE_STATUS_AGREES = register(
         name="clone_status_agrees",
         tier=3,
         scope="T",
+        family=Family.CLONE,
         severity=Severity.ERROR,
         heals="data",
         claim=(

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import COLLECTORS
@@ -38,6 +39,7 @@ COLLECTION_LOCK_ORDER = register(
         name="collection_lock_order",
         tier=3,
         scope="T",
+        family=Family.COLLECTION,
         severity=Severity.ERROR,
         heals="never",
         claim=(
@@ -91,6 +93,7 @@ COLLECTION_UNLOCK_COMPLETE = register(
         name="collection_unlock_complete",
         tier=3,
         scope="T",
+        family=Family.COLLECTION,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -147,6 +150,7 @@ NO_PROGRESS_WHILE_LOCKED = register(
         name="no_progress_while_locked",
         tier=3,
         scope="T",
+        family=Family.COLLECTION,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -199,6 +203,7 @@ COLLECTION_WITHIN_BUDGET = register(
         name="collection_within_budget",
         tier=3,
         scope="T",
+        family=Family.COLLECTION,
         severity=Severity.WARNING,
         heals="never",
         claim=(

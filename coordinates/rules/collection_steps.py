@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
@@ -31,6 +32,7 @@ COLLECTION_STEPS_COMPLETE = register(
         name="collection_steps_complete",
         tier=3,
         scope="T",
+        family=Family.COLLECTION,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -71,6 +73,7 @@ ROW_LSN_AS_COLLECTED = register(
         name="row_lsn_as_collected",
         tier=3,
         scope="T",
+        family=Family.COLLECTION,
         severity=Severity.CRITICAL,
         heals="never",
         claim="The LSN in a row is the one at which the collection had collected it.",

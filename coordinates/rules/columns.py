@@ -9,6 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.rules.families import Lack
 from tallystick.coordinates.rules.registry import reason
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
@@ -17,8 +18,10 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-NOT_READ = reason("not_read", "the value was not read, or could not be read")
-NOT_REMEMBERED = reason("not_remembered", "the position is older than the events remembered")
+NOT_READ = reason("not_read", "the value was not read, or could not be read", Lack.VALUE)
+NOT_REMEMBERED = reason(
+    "not_remembered", "the position is older than the events remembered", Lack.MEMORY
+)
 
 
 @lru_cache(maxsize=1024)

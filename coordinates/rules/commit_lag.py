@@ -11,6 +11,7 @@ import numpy as np
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.executed_set import LOGGED_UNKNOWN
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import groups, not_executed, sql
@@ -23,17 +24,20 @@ SETTLE_US = 10_000_000
 """After so long a logged group must be executed."""
 
 LAG_MAX_UNKNOWN = reason(
-    "lag_max_unknown", "neither max_connections nor commit_lag_max of the server is known"
+    "lag_max_unknown",
+    "neither max_connections nor commit_lag_max of the server is known",
+    Lack.VALUE,
 )
 MORE_THAN_REMEMBERED = reason(
-    "more_than_remembered", "more groups are in flight than are remembered"
+    "more_than_remembered", "more groups are in flight than are remembered", Lack.MEMORY
 )
 COMMITS_STALL = reason(
     "commits_stall",
     "commits stand still after the last executed group (a source that waits for a semi-synchronous"
     " replica, a stalled disk)",
+    Lack.THREAD,
 )
-STILL_SETTLING = reason("still_settling", "logged groups still have time to settle")
+STILL_SETTLING = reason("still_settling", "logged groups still have time to settle", Lack.NEXT_ROW)
 
 
 class LoggedGroups(NamedTuple):
@@ -142,6 +146,7 @@ class LagEvidence:
     number=23,
     tier=2,
     scope="S",
+    family=Family.NOT_COMMITTED,
     severity=Severity.ERROR,
     heals="held",
     claim=(
@@ -201,6 +206,7 @@ def commit_lag_bounded(e: LagEvidence) -> RowAnswer:
     number=24,
     tier=2,
     scope="S",
+    family=Family.NOT_COMMITTED,
     severity=Severity.WARNING,
     heals="executed",
     claim=(
@@ -263,6 +269,7 @@ def commit_lag_is_suffix(e: LagEvidence) -> RowAnswer:
     number=44,
     tier=3,
     scope="T",
+    family=Family.NOT_COMMITTED,
     severity=Severity.ERROR,
     heals="executed",
     claim=(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.state_codec import COLLABORATOR
@@ -24,6 +25,7 @@ ZONE_ENTRY_PROTOCOL = register(
         name="zone_entry_protocol",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -83,6 +85,7 @@ VP_ONLY_IN_EMPTY_CLOSED_ZONE = register(
         name="vp_only_in_empty_closed_zone",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -124,6 +127,7 @@ CRITICAL_SEQUENCE_IN_ZONE = register(
         name="critical_sequence_in_zone",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(

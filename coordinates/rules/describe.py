@@ -102,6 +102,7 @@ def describe(rule: Rule) -> str:
         f"**Sources:** {'; '.join(rule.sources)}.",
         f"**Remedy:** {rule.remedy}",
         f"**A breach ends:** {_ends(rule)}.",
+        f"**Runbook:** [{rule.family.value}](runbook.md#{rule.family.anchor}).",
     )
     heading = f"## {rule.number} {rule.name}"
     verify = (f"    {line}" for line in verified_by(rule))
@@ -112,10 +113,11 @@ def describe(rule: Rule) -> str:
 def verified_by(rule: Rule) -> Iterator[str]:
     """The statements that show a breach, each with where it is run, ``<name>`` for each value."""
     for statement in rule.verify:
-        yield f"on {_template(statement.on)}: {_template(statement.text)}"
+        yield f"on {template(statement.on)}: {template(statement.text)}"
 
 
-def _template(text: str) -> str:
+def template(text: str) -> str:
+    """A template of the registry with `<name>` for each of its values."""
     return "".join(
         literal + ("" if name is None else _PLACES.get(spec or "", "<{}>").format(name))
         for literal, name, spec, _ in Formatter().parse(text)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.columns import NOT_READ, has_fallen
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     NOT_APPLICABLE,
@@ -27,23 +28,29 @@ from tallystick.coordinates.rules.statements import (
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
-LOGGED_UNKNOWN = reason("logged_unknown", "what was logged up to the position is not known")
-PURGED_NOT_READ = reason("purged_not_read", "gtid_purged was not read, or could not be read")
-OWNED_NOT_READ = reason("owned_not_read", "gtid_owned was not read")
+LOGGED_UNKNOWN = reason(
+    "logged_unknown", "what was logged up to the position is not known", Lack.BINARY_LOG
+)
+PURGED_NOT_READ = reason(
+    "purged_not_read", "gtid_purged was not read, or could not be read", Lack.VALUE
+)
+OWNED_NOT_READ = reason("owned_not_read", "gtid_owned was not read", Lack.VALUE)
 RECEIVES_ANONYMOUS = reason(
     "receives_anonymous",
     "a channel brings groups without a GTID, to which the replica may assign any UUID",
+    Lack.SETTING,
 )
 WRITER_UNKNOWN = reason(
-    "writer_unknown", "the server id of a group, or of the server itself, is not known"
+    "writer_unknown", "the server id of a group, or of the server itself, is not known", Lack.VALUE
 )
 SENDER_UNSEEN = reason(
     "sender_unseen",
     "it logged a group that no channel of it has brought from that server before: a channel may"
     " have come and gone unseen",
+    Lack.BINARY_LOG,
 )
 RELAYS_INCOMPLETE = reason(
-    "relays_incomplete", "the relay logs of all channels were not seen completely"
+    "relays_incomplete", "the relay logs of all channels were not seen completely", Lack.RELAY_LOG
 )
 
 
@@ -144,6 +151,7 @@ class ExecutedEvidence:
     number=22,
     tier=2,
     scope="S",
+    family=Family.ROW,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -222,6 +230,7 @@ def executed_within_logged(e: ExecutedEvidence) -> RowAnswer:
     number=27,
     tier=2,
     scope="S",
+    family=Family.NOT_COMMITTED,
     severity=Severity.ERROR,
     heals="held",
     claim="No GTID is owned by a session and executed at the same time.",
@@ -271,6 +280,7 @@ def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
     number=42,
     tier=3,
     scope="T",
+    family=Family.FORGOTTEN_BY_CRASH,
     severity=Severity.CRITICAL,
     heals="executed",
     claim=(
@@ -329,6 +339,7 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
     number=45,
     tier=3,
     scope="T",
+    family=Family.ERRANT,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(
@@ -390,6 +401,7 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
     number=50,
     tier=3,
     scope="T",
+    family=Family.FORGOTTEN_BY_CRASH,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
@@ -32,6 +33,7 @@ PURGE_WAITS_FOR_GTID_PERSIST = register(
         name="purge_waits_for_gtid_persist",
         tier=3,
         scope="T",
+        family=Family.GTID_TABLE,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
@@ -92,6 +94,7 @@ UNDO_GTIDS_RECOVERED = register(
         name="undo_gtids_recovered",
         tier=3,
         scope="T",
+        family=Family.GTID_TABLE,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
@@ -137,6 +140,7 @@ GTID_PERSISTED_AFTER_COMMIT = register(
         name="gtid_persisted_after_commit",
         tier=3,
         scope="T",
+        family=Family.GTID_TABLE,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
@@ -176,6 +180,7 @@ GTID_PERSISTED_IN_TIME = register(
         name="gtid_persisted_in_time",
         tier=3,
         scope="T",
+        family=Family.GTID_TABLE,
         severity=Severity.WARNING,
         heals="data",
         claim=(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
@@ -32,6 +33,7 @@ GTID_PERSISTER_STEPS_COMPLETE = register(
         name="gtid_persister_steps_complete",
         tier=3,
         scope="T",
+        family=Family.GTID_TABLE,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
@@ -73,6 +75,7 @@ UNDO_PURGE_STEPS_COMPLETE = register(
         name="undo_purge_steps_complete",
         tier=3,
         scope="T",
+        family=Family.GTID_TABLE,
         severity=Severity.ERROR,
         heals="data",
         claim="Purge of undo logs goes no further than the number that the GTID persister holds.",

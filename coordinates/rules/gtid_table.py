@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import GTID_TABLE
@@ -14,15 +15,23 @@ if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import RowAnswer
     from tallystick.coordinates.values.gtid import GtidSet
 
-TABLE_NOT_READ = reason("gtid_table_not_read", "mysql.gtid_executed or gtid_executed was not read")
+TABLE_NOT_READ = reason(
+    "gtid_table_not_read", "mysql.gtid_executed or gtid_executed was not read", Lack.VALUE
+)
 NO_CLOSED_FILE = reason(
-    "gtid_table_no_file", "the previous row named no file whose Previous_gtids are known"
+    "gtid_table_no_file",
+    "the previous row named no file whose Previous_gtids are known",
+    Lack.NEXT_ROW,
 )
 TABLE_READ_EARLY = reason(
-    "gtid_table_read_early", "it is not known that the table was read after the previous row"
+    "gtid_table_read_early",
+    "it is not known that the table was read after the previous row",
+    Lack.NEXT_ROW,
 )
 FILE_NOT_LATER = reason(
-    "gtid_table_file_not_later", "the row names no file, or an older one than the previous row"
+    "gtid_table_file_not_later",
+    "the row names no file, or an older one than the previous row",
+    Lack.NEXT_ROW,
 )
 
 
@@ -51,6 +60,7 @@ class GtidTable:
     number=92,
     tier=3,
     scope="S",
+    family=Family.GTID_TABLE,
     severity=Severity.ERROR,
     heals="held",
     claim=(

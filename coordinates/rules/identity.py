@@ -13,6 +13,7 @@ from tallystick.coordinates.rules.between import (
     Compared,
     between,
 )
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import (
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.origins import Origin
     from tallystick.coordinates.values.gtid import GtidSet
 
-SERVER_UUID_UNKNOWN = reason("server_uuid_unknown", "a server_uuid is not known")
-SERVER_ID_UNKNOWN = reason("server_id_unknown", "a server_id is not known")
+SERVER_UUID_UNKNOWN = reason("server_uuid_unknown", "a server_uuid is not known", Lack.SERVER)
+SERVER_ID_UNKNOWN = reason("server_id_unknown", "a server_id is not known", Lack.SERVER)
 _SERVER_ID = (
     "{server_id}",
     "server_id of the replica",
@@ -40,6 +41,7 @@ _SERVER_ID = (
     ChannelRow,
     number=65,
     tier=4,
+    family=Family.IDENTITY,
     severity=Severity.CRITICAL,
     heals="held",
     claim="No two instances report one server_uuid.",
@@ -82,6 +84,7 @@ def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
     ChannelRow,
     number=94,
     tier=4,
+    family=Family.IDENTITY,
     severity=Severity.CRITICAL,
     heals="held",
     claim="A replica has another server_id than its source and all servers above that.",
@@ -140,6 +143,7 @@ def server_id_unique_in_topology(row: ChannelRow, against: Against) -> Compared:
     ChannelRow,
     number=144,
     tier=4,
+    family=Family.IDENTITY,
     severity=Severity.ERROR,
     heals="held",
     claim="The source of a channel is another server.",
@@ -219,6 +223,7 @@ class Claims(NamedTuple):
     scope="X",
     number=68,
     tier=4,
+    family=Family.TWO_HISTORIES,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(

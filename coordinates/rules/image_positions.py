@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.logs.group_queue import Q_END, Q_FILE, Q_GNO, Q_SID, Q_TYPE
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import APPLIER_STORED, RECEIVER_STORED
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
 APPLIED_UNKNOWN = reason(
-    "image_applied_unknown", "image {backup}: it does not say how far the applier is"
+    "image_applied_unknown", "image {backup}: it does not say how far the applier is", Lack.BACKUP
 )
 IMAGE_RELAY_UNSEEN = reason(
-    "image_relay_unseen", "image {backup}: the channel's relay log was not seen"
+    "image_relay_unseen", "image {backup}: the channel's relay log was not seen", Lack.BACKUP
 )
-NO_SET = reason("image_no_set", "image {backup}: it has no GTID set")
+NO_SET = reason("image_no_set", "image {backup}: it has no GTID set", Lack.BACKUP)
 
 BACKUP_REPLICA_POSITIONS_AGREE = register(
     Rule(
@@ -34,6 +35,7 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
         name="backup_replica_positions_agree",
         tier=3,
         scope="T",
+        family=Family.BACKUP_COORDINATES,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(

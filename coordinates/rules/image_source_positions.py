@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallystick.coordinates.audit.comparison import ImageChannel
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import Against, Compared, between, wait_or_give_up
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken
 from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.source_coordinates import wrong_coordinates
@@ -25,6 +26,7 @@ _KINDS = {
     ImageChannel,
     number=131,
     tier=4,
+    family=Family.BACKUP_COORDINATES,
     severity=Severity.CRITICAL,
     heals="never",
     claim=(

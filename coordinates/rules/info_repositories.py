@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import APPLIER_STORED, RECEIVER_STORED
@@ -28,6 +29,7 @@ INFO_REPOSITORY_UNAMBIGUOUS = register(
         name="info_repository_unambiguous",
         tier=2,
         scope="S",
+        family=Family.INFO_TABLES,
         severity=Severity.ERROR,
         heals="data",
         claim=("Replication does not come up while both a file and a table hold its positions."),
@@ -66,6 +68,7 @@ INFO_REPOSITORY_READ_BACK = register(
         name="info_repository_read_back",
         tier=3,
         scope="T",
+        family=Family.INFO_TABLES,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     report_missing,
@@ -30,6 +31,7 @@ INFO_WRITE_STEPS_COMPLETE = register(
         name="info_write_steps_complete",
         tier=3,
         scope="T",
+        family=Family.INFO_TABLES,
         severity=Severity.ERROR,
         heals="data",
         claim=(

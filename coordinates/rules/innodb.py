@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.columns import has_fallen
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     NOT_APPLICABLE,
@@ -20,14 +21,16 @@ from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import INNODB_STATUS, LSNS, REDO_CAPACITY, groups
 from tallystick.coordinates.values.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
 
-NO_LSN = reason("no_lsn", "the row has no readable LSN of InnoDB")
+NO_LSN = reason("no_lsn", "the row has no readable LSN of InnoDB", Lack.VALUE)
 CAPACITY_UNKNOWN = reason(
-    "capacity_unknown", "LSN, checkpoint or innodb_redo_log_capacity is not known"
+    "capacity_unknown", "LSN, checkpoint or innodb_redo_log_capacity is not known", Lack.VALUE
 )
-NO_ROW_BEFORE = reason("no_row_before", "there is no accepted row before")
-OTHER_ENGINES = reason("other_engines", "commits may be of another storage engine")
-REDO_DISABLED = reason("redo_disabled", "the redo log was disabled: commits wrote no redo")
-COMMITS_UNKNOWN = reason("commits_unknown", "two accepted executed sets are needed")
+NO_ROW_BEFORE = reason("no_row_before", "there is no accepted row before", Lack.NEXT_ROW)
+OTHER_ENGINES = reason("other_engines", "commits may be of another storage engine", Lack.SETTING)
+REDO_DISABLED = reason(
+    "redo_disabled", "the redo log was disabled: commits wrote no redo", Lack.SETTING
+)
+COMMITS_UNKNOWN = reason("commits_unknown", "two accepted executed sets are needed", Lack.NEXT_ROW)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,7 @@ class RedoEvidence:
     number=38,
     tier=2,
     scope="S",
+    family=Family.REDO_LOG,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -148,6 +152,7 @@ def lsn_order(e: RedoEvidence) -> RowAnswer:
     number=39,
     tier=2,
     scope="S",
+    family=Family.REDO_LOG,
     severity=Severity.ERROR,
     heals="held",
     claim=(
@@ -197,6 +202,7 @@ def lsn_block_offset(e: RedoEvidence) -> RowAnswer:
     number=40,
     tier=2,
     scope="S",
+    family=Family.REDO_LOG,
     severity=Severity.WARNING,
     heals="held",
     claim="The redo between checkpoint and current LSN is less than the redo log's capacity.",
@@ -249,6 +255,7 @@ def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
     number=47,
     tier=3,
     scope="T",
+    family=Family.REDO_LOG,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(
@@ -307,6 +314,7 @@ def lsn_monotone(e: RedoEvidence) -> RowAnswer:
     number=48,
     tier=3,
     scope="T",
+    family=Family.REDO_LOG,
     severity=Severity.ERROR,
     heals="data",
     claim=("If an InnoDB transaction was committed between two rows, their LSNs differ."),

@@ -15,6 +15,7 @@ from tallystick.coordinates.rules.between import (
     between,
     first_of,
 )
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import GTID_SETS, groups
@@ -27,21 +28,24 @@ if TYPE_CHECKING:
     Member = tuple[InstanceTimeline, Snapshot]
 
 MEMBER_UNKNOWN = reason(
-    "member_unknown", "not everything that instance {member} has executed is known"
+    "member_unknown", "not everything that instance {member} has executed is known", Lack.SERVER
 )
 MEMBER_SOURCE_UNSEEN = reason(
     "member_source_unseen",
     "instance {member} replicates from {source}, which is not observed and may replicate from here",
+    Lack.SERVER,
 )
 CLUSTER_UNKNOWN = reason(
     "cluster_unknown",
     "it has executed {gtids:gtids}, which instances {members:list} of the same history have not,"
     " and lacks what they have; whether it belongs to their cluster is not declared (cluster)",
+    Lack.SERVER,
 )
 REST_MAY_LAG = reason(
     "rest_may_lag",
     "nobody replicates from it, though instances {members:list} of its cluster lack {gtids:gtids}:"
     " whether it was demoted or they were detached is not known: they have nothing that it lacks",
+    Lack.SERVER,
 )
 
 
@@ -49,6 +53,7 @@ REST_MAY_LAG = reason(
     MemberRow,
     number=145,
     tier=4,
+    family=Family.ERRANT,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import (
     BINARY_LOGS,
@@ -20,6 +21,7 @@ BINLOG_FILE_FRAMING = register(
         name="binlog_file_framing",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.ERROR,
         heals="log",
         claim=(
@@ -73,6 +75,7 @@ LOG_EVENTS_CONTIGUOUS = register(
         name="log_events_contiguous",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.CRITICAL,
         heals="log",
         claim=(
@@ -116,6 +119,7 @@ BINLOG_LOG_POS_FIELD_AGREES = register(
         name="binlog_log_pos_field_agrees",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.ERROR,
         heals="log",
         claim=(
@@ -157,6 +161,7 @@ LOG_REDELIVERY_IDENTICAL = register(
         name="log_redelivery_identical",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.CRITICAL,
         heals="log",
         claim=(
@@ -205,6 +210,7 @@ BINLOG_ROTATE_SUCCESSOR = register(
         name="binlog_rotate_successor",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.ERROR,
         heals="log",
         claim="The ROTATE that closes file n names file n+1 and position 4.",
@@ -242,6 +248,7 @@ RELAY_SOURCE_POS_MONOTONE = register(
         name="relay_source_pos_monotone",
         tier=1,
         scope="E",
+        family=Family.LOST_BY_RECEIVER,
         severity=Severity.ERROR,
         heals="log",
         claim=(

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import NOT_APPLICABLE, Broken, RowAnswer
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import (
@@ -23,6 +24,7 @@ BINLOG_GROUP_WELLFORMED = register(
         name="binlog_group_wellformed",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.CRITICAL,
         heals="log",
         claim=(
@@ -114,6 +116,7 @@ TRANSACTION_LENGTH_AGREES = register(
         name="transaction_length_agrees",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.ERROR,
         heals="log",
         claim=(
@@ -155,6 +158,7 @@ SEQUENCE_NUMBERS_VALID = register(
         name="sequence_numbers_valid",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.ERROR,
         heals="log",
         claim=(
@@ -204,6 +208,7 @@ GTID_LOGGED_ONCE = register(
         name="gtid_logged_once",
         tier=1,
         scope="E",
+        family=Family.TWO_HISTORIES,
         severity=Severity.CRITICAL,
         heals="log",
         claim="A binary log holds each GTID once in its lineage.",
@@ -240,6 +245,7 @@ PREVIOUS_GTIDS_CONTINUITY = register(
         name="previous_gtids_continuity",
         tier=1,
         scope="E",
+        family=Family.DAMAGED_LOG,
         severity=Severity.CRITICAL,
         heals="log",
         claim=(
@@ -291,6 +297,7 @@ GTID_MODE_RESPECTED = register(
         name="gtid_mode_respected",
         tier=1,
         scope="E",
+        family=Family.GTID_MODE,
         severity=Severity.ERROR,
         heals="log",
         claim=(

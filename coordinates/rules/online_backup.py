@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import EVENTS_THERE, INSTANCE_LOCK, SESSION
@@ -25,6 +26,7 @@ ENGINE_LOCK_BUDGET = register(
         name="engine_lock_budget",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.ERROR,
         heals="never",
         claim=(
@@ -106,6 +108,7 @@ LOCKED_ENGINES_STAND_STILL = register(
         name="locked_engines_stand_still",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -158,6 +161,7 @@ NO_METADATA_CHANGE_DURING_BACKUP = register(
         name="no_metadata_change_during_backup",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(

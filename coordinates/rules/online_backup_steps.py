@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     report_missing,
@@ -30,6 +31,7 @@ ZONE_STEPS_COMPLETE = register(
         name="zone_steps_complete",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -59,6 +61,7 @@ ENGINE_LOCK_STEPS_COMPLETE = register(
         name="engine_lock_steps_complete",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -87,6 +90,7 @@ METADATA_LOCK_STEPS_COMPLETE = register(
         name="metadata_lock_steps_complete",
         tier=3,
         scope="T",
+        family=Family.COMMIT_ZONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim="At the validity point of a backup metadata operations are blocked.",

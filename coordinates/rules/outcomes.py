@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Final, final
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tallystick.coordinates.rules.families import Lack
+
 
 @final
 @dataclass(frozen=True, slots=True)
@@ -60,10 +62,11 @@ class Broken:
 @final
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why evidence does not suffice: a code, and its text with the names of its values."""
+    """Why evidence does not suffice: a code, a text that names its values, and what it lacks."""
 
     code: str
     text: str
+    lack: Lack
 
 
 @final

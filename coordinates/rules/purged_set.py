@@ -11,6 +11,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.columns import NOT_READ, has_fallen
 from tallystick.coordinates.rules.executed_set import PURGED_NOT_READ
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     NOT_APPLICABLE,
@@ -30,19 +31,24 @@ from tallystick.coordinates.rules.statements import (
 from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
-LIST_CHANGED = reason("list_changed", "the list of binary logs changed while it was read")
-OLDEST_UNSEEN = reason("oldest_unseen", "the PREVIOUS_GTIDS of the oldest file was not seen")
+LIST_CHANGED = reason(
+    "list_changed", "the list of binary logs changed while it was read", Lack.NEXT_ROW
+)
+OLDEST_UNSEEN = reason(
+    "oldest_unseen", "the PREVIOUS_GTIDS of the oldest file was not seen", Lack.BINARY_LOG
+)
 PURGE_BETWEEN = reason(
     "purge_between",
     "a purge may lie between the readings: the list of binary logs was not read twice",
+    Lack.NEXT_ROW,
 )
-NOT_LISTED = reason("not_listed", "the list of binary logs was not read")
-TABLE_NOT_READ = reason("table_not_read", "mysql.gtid_executed was not read")
+NOT_LISTED = reason("not_listed", "the list of binary logs was not read", Lack.VALUE)
+TABLE_NOT_READ = reason("table_not_read", "mysql.gtid_executed was not read", Lack.VALUE)
 IN_COMMIT_UNKNOWN = reason(
-    "in_commit_unknown", "gtid_owned or the prepared XA transactions were not read"
+    "in_commit_unknown", "gtid_owned or the prepared XA transactions were not read", Lack.VALUE
 )
 EXECUTED_BEGAN_ANEW = reason(
-    "executed_began_anew", "gtid_executed began anew while the answer was read"
+    "executed_began_anew", "gtid_executed began anew while the answer was read", Lack.LINEAGE
 )
 
 
@@ -106,6 +112,7 @@ class PurgedEvidence:
     number=25,
     tier=2,
     scope="S",
+    family=Family.LOG_FILES,
     severity=Severity.CRITICAL,
     heals="held",
     claim="Every purged GTID is executed.",
@@ -157,6 +164,7 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
     number=26,
     tier=2,
     scope="S",
+    family=Family.LOG_FILES,
     severity=Severity.ERROR,
     heals="held",
     claim=(
@@ -253,6 +261,7 @@ def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
     number=43,
     tier=3,
     scope="T",
+    family=Family.LOG_FILES,
     severity=Severity.ERROR,
     heals="log",
     claim=(
@@ -306,6 +315,7 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
     number=49,
     tier=3,
     scope="T",
+    family=Family.LOG_FILES,
     severity=Severity.ERROR,
     heals="held",
     claim=(
@@ -408,6 +418,7 @@ def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
     number=63,
     tier=3,
     scope="S",
+    family=Family.GTID_TABLE,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(

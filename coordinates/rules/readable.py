@@ -14,6 +14,7 @@ from tallystick.coordinates.events.log_status import Problem, ProblemKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.columns import NOT_READ
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import (
@@ -28,17 +29,20 @@ from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseEr
 from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 
 NO_ROW = {
-    "refused": reason("log_status_refused", "the server refused the collection"),
-    "failed": reason("log_status_failed", "the collection failed"),
-    "missing": reason("log_status_missing", "the server did not answer"),
-    "empty": reason("log_status_empty", "the answer has neither a row nor an error"),
+    "refused": reason("log_status_refused", "the server refused the collection", Lack.ANSWER),
+    "failed": reason("log_status_failed", "the collection failed", Lack.ANSWER),
+    "missing": reason("log_status_missing", "the server did not answer", Lack.ANSWER),
+    "empty": reason("log_status_empty", "the answer has neither a row nor an error", Lack.ANSWER),
 }
 NOT_REACHED = reason(
-    "row_not_reached", "the journal did not reach the coordinates of the log_status row"
+    "row_not_reached",
+    "the journal did not reach the coordinates of the log_status row",
+    Lack.ANSWER,
 )
 SETTINGS_LOST = reason(
     "settings_lost",
     "the server's settings are not known since the saved state could not be read",
+    Lack.VALUE,
 )
 
 _SETS = ("gtid_executed", "gtid_purged")
@@ -123,6 +127,7 @@ def _expected_of(file: Any, position: int | None) -> str:
     number=1,
     tier=0,
     scope="S",
+    family=Family.UNREADABLE,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -181,6 +186,7 @@ def gtid_text_wellformed(e: AnswerEvidence) -> RowAnswer:
     number=2,
     tier=0,
     scope="S",
+    family=Family.UNREADABLE,
     severity=Severity.WARNING,
     heals="held",
     claim=(
@@ -222,6 +228,7 @@ def gtid_text_canonical(e: AnswerEvidence) -> RowAnswer:
     number=3,
     tier=0,
     scope="S",
+    family=Family.UNREADABLE,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -272,6 +279,7 @@ def log_status_row_complete(e: AnswerEvidence) -> RowAnswer:
     number=4,
     tier=0,
     scope="S",
+    family=Family.UNREADABLE,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -317,6 +325,7 @@ def channel_rows_unique(e: AnswerEvidence) -> RowAnswer:
     number=5,
     tier=0,
     scope="S",
+    family=Family.UNREADABLE,
     severity=Severity.ERROR,
     heals="held",
     claim="A collection brings either one log_status row or an error; never nothing at all.",

@@ -7,6 +7,7 @@ from typing import Any
 from tallystick.coordinates.audit.comparison import RecoveryMade
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import Against, Compared, between
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.recovery import Replayed, broken_recovery, replayed_log
 from tallystick.coordinates.rules.registry import Case, reason
@@ -16,9 +17,11 @@ Tables = list[dict[str, Any]]
 """Name, rows and checksum of each table, as the journal has them."""
 
 GROUPS_LEFT_OUT = reason(
-    "groups_left_out", "groups were left out on purpose, so the source had other data"
+    "groups_left_out", "groups were left out on purpose, so the source had other data", Lack.BACKUP
 )
-NO_CHECKSUMS = reason("no_checksums", "instance {source} has no checksums of {file}:{position}")
+NO_CHECKSUMS = reason(
+    "no_checksums", "instance {source} has no checksums of {file}:{position}", Lack.BACKUP
+)
 
 
 _GAVE = "Recovering from image {backup_id} gave table {table} with {seen:content}; "
@@ -28,6 +31,7 @@ _GAVE = "Recovering from image {backup_id} gave table {table} with {seen:content
     RecoveryMade,
     number=88,
     tier=4,
+    family=Family.RESTORE,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(

@@ -20,6 +20,7 @@ from tallystick.coordinates.rules.between import (
     groups_after,
     wait_or_give_up,
 )
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import (
@@ -37,30 +38,40 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
-IMAGE_UNSEEN = reason("image_unseen", "the image was not seen to be taken, and the log began anew")
+IMAGE_UNSEEN = reason(
+    "image_unseen", "the image was not seen to be taken, and the log began anew", Lack.BACKUP
+)
 IMAGE_LOG_FORGOTTEN = reason(
-    "image_log_forgotten", "the binary log that the image was taken of is not remembered"
+    "image_log_forgotten",
+    "the binary log that the image was taken of is not remembered",
+    Lack.BACKUP,
 )
 IMAGE_WITHOUT_POSITION = reason(
-    "image_without_position", "the image's summary has no binary log position"
+    "image_without_position", "the image's summary has no binary log position", Lack.BACKUP
 )
 IMAGE_WITHOUT_CHANNEL = reason(
-    "image_without_channel", "the image does not show how far it is on instance {source}"
+    "image_without_channel",
+    "the image does not show how far it is on instance {source}",
+    Lack.BACKUP,
 )
-REPLAY_UNSEEN = reason("replay_unseen", "the restored server's binary log was not seen completely")
+REPLAY_UNSEEN = reason(
+    "replay_unseen", "the restored server's binary log was not seen completely", Lack.BACKUP
+)
 REPLAYED_LOG_NOT_REACHED = reason(
     "replayed_log_not_reached",
     "the source's journal does not show its binary log up to {file}",
+    Lack.BACKUP,
 )
 REPLAYED_GROUPS_UNKNOWN = reason(
     "replayed_groups_unknown",
     "the groups of the source between image and stop point are not known",
+    Lack.BACKUP,
 )
 STOP_FILE_HEAD_UNSEEN = reason(
-    "stop_file_head_unseen", "the head of {file} of the source was not seen"
+    "stop_file_head_unseen", "the head of {file} of the source was not seen", Lack.BACKUP
 )
 RESTORED_SET_UNREAD = reason(
-    "restored_set_unread", "the restored server's gtid_executed was not read"
+    "restored_set_unread", "the restored server's gtid_executed was not read", Lack.BACKUP
 )
 
 
@@ -75,6 +86,7 @@ class Replayed(NamedTuple):
     RecoveryMade,
     number=86,
     tier=4,
+    family=Family.RESTORE,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(
@@ -186,6 +198,7 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
     RecoveryMade,
     number=87,
     tier=4,
+    family=Family.RESTORE,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(

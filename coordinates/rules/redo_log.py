@@ -7,11 +7,14 @@ They come from `redo` records (docs/journal.md); without such records none of th
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import DURABILITY, INNODB_STATUS, LSNS, REDO_CAPACITY
 
 REDO_LOG_NOT_READ = reason(
-    "redo_log_not_read", "no event of InnoDB's redo log was seen since the last start or gap"
+    "redo_log_not_read",
+    "no event of InnoDB's redo log was seen since the last start or gap",
+    Lack.SETTING,
 )
 _UNSEEN = "the journal has no event of the redo log, or none since the last start or gap"
 _SOURCE = "MySQL source documentation: InnoDB redo log"
@@ -22,6 +25,7 @@ REDO_WRITES_CONTIGUOUS = register(
         name="redo_writes_contiguous",
         tier=1,
         scope="E",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="data",
         claim="Each write to the redo log begins where the write before it ended.",
@@ -55,6 +59,7 @@ REDO_LSN_NEVER_FALLS = register(
         name="redo_lsn_never_falls",
         tier=1,
         scope="E",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="data",
         claim="Written LSN, flushed LSN and checkpoint never fall while a server runs.",
@@ -101,6 +106,7 @@ REDO_FLUSH_WITHIN_WRITTEN = register(
         name="redo_flush_within_written",
         tier=1,
         scope="E",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="data",
         claim="The flushed LSN is never beyond what was written.",
@@ -130,6 +136,7 @@ REDO_CHECKPOINT_WITHIN_FLUSHED = register(
         name="redo_checkpoint_within_flushed",
         tier=1,
         scope="E",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="data",
         claim="A checkpoint is never beyond the flushed LSN.",
@@ -164,6 +171,7 @@ REDO_LSN_IN_BLOCK_DATA = register(
         name="redo_lsn_in_block_data",
         tier=1,
         scope="E",
+        family=Family.REDO_LOG,
         severity=Severity.ERROR,
         heals="data",
         claim=(
@@ -196,6 +204,7 @@ REDO_BLOCK_HEADER_AGREES = register(
         name="redo_block_header_agrees",
         tier=1,
         scope="E",
+        family=Family.REDO_LOG,
         severity=Severity.ERROR,
         heals="data",
         claim="The header of the last block of a write has the number and the length of its LSN.",
@@ -230,6 +239,7 @@ REDO_KEPT_UNTIL_CHECKPOINT = register(
         name="redo_kept_until_checkpoint",
         tier=1,
         scope="E",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="data",
         claim="No write reaches further beyond the checkpoint than the redo log's capacity.",
@@ -266,6 +276,7 @@ FLUSHED_REDO_SURVIVES_START = register(
         name="flushed_redo_survives_start",
         tier=3,
         scope="T",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
@@ -306,6 +317,7 @@ COMMIT_REDO_DURABLE = register(
         name="commit_redo_durable",
         tier=1,
         scope="E",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(

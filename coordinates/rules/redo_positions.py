@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.logs.redo_log import UNKNOWN
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.innodb import NO_LSN
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.redo_log import REDO_LOG_NOT_READ
@@ -24,8 +25,12 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.logs.redo_log import RedoLogReader
 
-LSN_NOT_ACCEPTED = reason("lsn_not_accepted", "another rule on the row's LSNs is broken")
-CHECKPOINT_UNSEEN = reason("checkpoint_unseen", "no checkpoint of the redo log was seen")
+LSN_NOT_ACCEPTED = reason(
+    "lsn_not_accepted", "another rule on the row's LSNs is broken", Lack.OTHER_FINDING
+)
+CHECKPOINT_UNSEEN = reason(
+    "checkpoint_unseen", "no checkpoint of the redo log was seen", Lack.NEXT_ROW
+)
 
 ROW_LSN_AT_ITS_INSTANT = register(
     Rule(
@@ -33,6 +38,7 @@ ROW_LSN_AT_ITS_INSTANT = register(
         name="row_lsn_at_its_instant",
         tier=3,
         scope="S",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="held",
         claim=(
@@ -79,6 +85,7 @@ IMAGE_LSN_WITHIN_REDO = register(
         name="image_lsn_within_redo",
         tier=3,
         scope="T",
+        family=Family.BACKUP_COORDINATES,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -121,6 +128,7 @@ CLONE_LSN_WITHIN_REDO = register(
         name="clone_lsn_within_redo",
         tier=3,
         scope="T",
+        family=Family.CLONE,
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
@@ -162,6 +170,7 @@ TRX_SYS_REDO_FLUSHED = register(
         name="trx_sys_redo_flushed",
         tier=3,
         scope="T",
+        family=Family.BACKUP_LOCKS,
         severity=Severity.ERROR,
         heals="never",
         claim=(
@@ -199,6 +208,7 @@ REDO_STATUS_AGREES = register(
         name="redo_status_agrees",
         tier=3,
         scope="T",
+        family=Family.REDO_LOG,
         severity=Severity.CRITICAL,
         heals="data",
         claim=(

@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple, final, get_args
 
 from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Answer, NotApplicable, Reason
 
 Scope = Literal["E", "S", "T", "X"]
@@ -91,6 +92,7 @@ class Rule:
         name: What findings, options and expectations call it.
         tier: 0 readable, 1 one event stream, 2 one row, 3 one instance over time, 4 the fleet.
         scope: What it looks at.
+        family: What it is to an operator; docs/runbook.md has an entry of each family.
         severity: How grave a breach is.
         heals: What ends a breach: state that is judged anew, or what cannot be undone.
         claim: What holds, in one sentence.
@@ -112,6 +114,7 @@ class Rule:
     name: str
     tier: int
     scope: Scope
+    family: Family
     severity: Severity
     heals: Heals
     claim: str
@@ -218,17 +221,18 @@ REASONS: dict[str, Reason] = {}
 """Every reason for being undecided by its code."""
 
 
-def reason(code: str, text: str) -> Reason:
+def reason(code: str, text: str, lack: Lack) -> Reason:
     """Define why evidence may not suffice.
 
     Args:
         code: What checks carry; snake_case.
         text: A template in the manner of ``Case``.
+        lack: What the evidence lacks.
 
     Raises:
         ValueError: The code is taken, or is none.
     """
     if code in REASONS or not _is_code(code):
         raise ValueError(f"expected a new code in snake_case, found {code!r}")
-    REASONS[code] = Reason(code, text)
+    REASONS[code] = Reason(code, text, lack)
     return REASONS[code]

@@ -17,6 +17,7 @@ from tallystick.coordinates.rules.between import (
     between,
     forgotten,
 )
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import file_until, not_executed
@@ -35,23 +36,33 @@ if TYPE_CHECKING:
     Mask = npt.NDArray[np.bool_]
     IntArray = npt.NDArray[np.int64]
 
-QUEUED_FILE_UNKNOWN = reason("queued_file_unknown", "the source file of queued groups is not known")
+QUEUED_FILE_UNKNOWN = reason(
+    "queued_file_unknown", "the source file of queued groups is not known", Lack.RELAY_LOG
+)
 QUEUED_FILE_OF_OTHER_LOG = reason(
     "queued_file_of_other_log",
     "the source has no binary log called {base_name} at that time",
+    Lack.LINEAGE,
 )
 QUEUED_FILE_FORGOTTEN = reason(
-    "queued_file_forgotten", "{file} of the source was not observed or is not remembered"
+    "queued_file_forgotten",
+    "{file} of the source was not observed or is not remembered",
+    Lack.MEMORY,
 )
 QUEUED_GROUPS_UNSEEN = reason(
-    "queued_groups_unseen", "the source's groups around queued ones were not observed"
+    "queued_groups_unseen",
+    "the source's groups around queued ones were not observed",
+    Lack.BINARY_LOG,
 )
 FILE_BETWEEN_FORGOTTEN = reason(
-    "file_between_forgotten", "a file of the source between queued groups is not remembered"
+    "file_between_forgotten",
+    "a file of the source between queued groups is not remembered",
+    Lack.MEMORY,
 )
 OMITTED_MAY_BE_EXECUTED = reason(
     "omitted_may_be_executed",
     "no log_status row shows whether omitted groups have been executed",
+    Lack.NEXT_ROW,
 )
 
 Where = tuple[int, int]
@@ -66,6 +77,7 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
     GroupsQueued,
     number=19,
     tier=1,
+    family=Family.LOST_BY_RECEIVER,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(

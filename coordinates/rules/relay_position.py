@@ -5,6 +5,7 @@ from __future__ import annotations
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY, ChannelEvidence
 from tallystick.coordinates.rules.columns import NOT_READ, has_fallen, same_family
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     NOT_APPLICABLE,
@@ -21,19 +22,26 @@ from tallystick.coordinates.rules.statements import (
 )
 
 NO_RESET_SEEN = reason(
-    "no_reset_seen", "the channel has no relay log, but no RESET REPLICA was seen"
+    "no_reset_seen", "the channel has no relay log, but no RESET REPLICA was seen", Lack.RELAY_LOG
 )
-FLUSHED_IS_WRONG = reason("flushed_is_wrong", "the flushed coordinate is wrong itself")
+FLUSHED_IS_WRONG = reason(
+    "flushed_is_wrong", "the flushed coordinate is wrong itself", Lack.OTHER_FINDING
+)
 MASTER_INFO_UNSEEN = reason(
-    "master_info_unseen", "no write to slave_master_info was seen since the channel or server began"
+    "master_info_unseen",
+    "no write to slave_master_info was seen since the channel or server began",
+    Lack.RELAY_LOG,
 )
-STORED_SELDOM = reason("stored_seldom", "sync_source_info does not bound what is not stored yet")
+STORED_SELDOM = reason(
+    "stored_seldom", "sync_source_info does not bound what is not stored yet", Lack.SETTING
+)
 
 
 @rule(
     number=28,
     tier=2,
     scope="S",
+    family=Family.CHANNEL_POSITIONS,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -122,6 +130,7 @@ def relay_position_on_written_boundary(e: ChannelEvidence) -> RowAnswer:
     number=29,
     tier=2,
     scope="S",
+    family=Family.CHANNEL_POSITIONS,
     severity=Severity.WARNING,
     heals="held",
     claim=(
@@ -183,6 +192,7 @@ def _breaks(other: Rule, e: ChannelEvidence) -> bool:
     number=93,
     tier=2,
     scope="S",
+    family=Family.CHANNEL_POSITIONS,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(

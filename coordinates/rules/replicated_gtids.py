@@ -17,6 +17,7 @@ from tallystick.coordinates.rules.between import (
     is_older_than_lineage,
     wait_or_give_up,
 )
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import (
@@ -37,41 +38,56 @@ if TYPE_CHECKING:
 RESET_EVERYWHERE_US = 5_000_000
 """So long it may take to reset a source and then its replicas."""
 
-RETRIEVED_UNKNOWN = reason("retrieved_unknown", "Retrieved_Gtid_Set is not known")
-SOURCE_UUID_UNKNOWN = reason("source_uuid_unknown", "the source's server_uuid is not known")
+RETRIEVED_UNKNOWN = reason("retrieved_unknown", "Retrieved_Gtid_Set is not known", Lack.VALUE)
+SOURCE_UUID_UNKNOWN = reason(
+    "source_uuid_unknown", "the source's server_uuid is not known", Lack.SERVER
+)
 SOURCE_JUST_RESET = reason(
     "source_just_reset",
     "the source began a new binary log and logged none of the retrieved GTIDs",
+    Lack.LINEAGE,
 )
 MAY_ASSIGN_GTIDS = reason(
     "source_logs_anonymous",
     "the source logs anonymous groups, to which the replica may have assigned GTIDs",
+    Lack.SETTING,
 )
 SOURCE_EXECUTED_UNKNOWN = reason(
-    "source_executed_unknown", "not everything that the source has executed is known"
+    "source_executed_unknown",
+    "not everything that the source has executed is known",
+    Lack.SOURCE_LATER,
 )
 UPSTREAM_EXECUTED_UNKNOWN = reason(
     "upstream_executed_unknown",
     "not everything that the source's sources have executed is known",
+    Lack.SOURCE_LATER,
 )
 REPLICA_SET_UNKNOWN = reason(
     "replica_set_unknown",
     "not everything that the replica has executed or retrieved is known",
+    Lack.SOURCE_LATER,
 )
-SOURCE_PURGED_UNKNOWN = reason("source_purged_unknown", "gtid_purged of the source is not known")
+SOURCE_PURGED_UNKNOWN = reason(
+    "source_purged_unknown", "gtid_purged of the source is not known", Lack.SOURCE_LATER
+)
 PURGED_SHOWN_LATER = reason(
     "source_purged_shown_later",
     "no row of the source before the replica's shows its gtid_purged",
+    Lack.SOURCE_LATER,
 )
 PURGED_TAKEN_BACK = reason(
     "source_purged_taken_back",
     "the source's journal broke off before a row showed its gtid_purged",
+    Lack.JOURNAL,
 )
 SOURCE_LOG_ENDED = reason(
     "source_log_ended",
     "the binary log that the source had purged files of ended at about the time of the row",
+    Lack.LINEAGE,
 )
-PURGED_NOT_SHOWN = reason("source_purged_not_shown", "no row of the source shows its gtid_purged")
+PURGED_NOT_SHOWN = reason(
+    "source_purged_not_shown", "no row of the source shows its gtid_purged", Lack.SOURCE_LATER
+)
 
 _RECEIVED = (
     "{retrieved:gtids}",
@@ -85,6 +101,7 @@ _RECEIVED = (
     ChannelRow,
     number=66,
     tier=4,
+    family=Family.TWO_HISTORIES,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -178,6 +195,7 @@ def _is_young(state: Snapshot, ts: int) -> bool:
     ReplicaExecuted,
     number=67,
     tier=4,
+    family=Family.ERRANT,
     severity=Severity.ERROR,
     heals="held",
     claim=(
@@ -333,6 +351,7 @@ def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) ->
     ChannelRow,
     number=70,
     tier=4,
+    family=Family.PURGED_TOO_EARLY,
     severity=Severity.ERROR,
     heals="held",
     claim=(

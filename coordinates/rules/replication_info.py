@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY, POSITION_WRAPPED
 from tallystick.coordinates.rules.columns import NOT_READ, same_family
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import (
@@ -19,18 +20,22 @@ from tallystick.coordinates.rules.statements import (
 from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 
 MAY_HAVE_SKIPPED = reason(
-    "may_have_skipped", "the receiver may have skipped groups beyond the relay log"
+    "may_have_skipped", "the receiver may have skipped groups beyond the relay log", Lack.RELAY_LOG
 )
-GROUP_FORGOTTEN = reason("group_forgotten", "the group at the stored position is not remembered")
-SOURCE_END_UNKNOWN = reason("source_end_unknown", "the source position of the group is not known")
+GROUP_FORGOTTEN = reason(
+    "group_forgotten", "the group at the stored position is not remembered", Lack.MEMORY
+)
+SOURCE_END_UNKNOWN = reason(
+    "source_end_unknown", "the source position of the group is not known", Lack.RELAY_LOG
+)
 NOT_TRANSACTIONAL = reason(
-    "not_transactional", "the relay log info repository is not transactional"
+    "not_transactional", "the relay log info repository is not transactional", Lack.SETTING
 )
 RECEIVER_NOT_STOPPED = reason(
-    "receiver_not_stopped", "the receiver was not stopped since the channel began"
+    "receiver_not_stopped", "the receiver was not stopped since the channel began", Lack.NEXT_ROW
 )
 STOPPED_MEANWHILE = reason(
-    "stopped_meanwhile", "the receiver was stopped while the answer was read"
+    "stopped_meanwhile", "the receiver was stopped while the answer was read", Lack.NEXT_ROW
 )
 
 
@@ -98,6 +103,7 @@ class StoredEvidence:
     number=33,
     tier=2,
     scope="S",
+    family=Family.INFO_TABLES,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -154,6 +160,7 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
     number=34,
     tier=2,
     scope="S",
+    family=Family.INFO_TABLES,
     severity=Severity.ERROR,
     heals="held",
     claim=(
@@ -213,6 +220,7 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
     number=35,
     tier=2,
     scope="S",
+    family=Family.INFO_TABLES,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
@@ -287,6 +295,7 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
     number=36,
     tier=2,
     scope="T",
+    family=Family.INFO_TABLES,
     severity=Severity.WARNING,
     heals="held",
     claim=(

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from tallystick.coordinates.events.log_status import ThreadState
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.columns import NOT_READ
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     NOT_APPLICABLE,
@@ -24,24 +25,29 @@ APPLIER_INTERRUPTED = reason(
     "applier_interrupted",
     "the applier reports error {errno}, which the same statements need not meet again ({error});"
     " it is at {position}, received and not executed: {missing:gtids}",
+    Lack.THREAD,
 )
 APPLIER_FAILING = reason(
     "applier_failing",
     "the applier reports error {errno} and has not stopped yet ({error}); it is at {position},"
     " received and not executed: {missing:gtids}",
+    Lack.THREAD,
 )
 RECEIVER_INTERRUPTED = reason(
     "receiver_interrupted",
     "the receiver was interrupted by error {errno} ({error}); it has read up to {position}",
+    Lack.THREAD,
 )
 RECEIVER_NOT_CONNECTED = reason(
     "receiver_not_connected",
     "the receiver has no connection to its source (error {errno}: {error}); it has read up to"
     " {position}",
+    Lack.THREAD,
 )
 THREAD_STOPPED = reason(
     "thread_stopped",
     "the {thread} is stopped and reports no error; received and not executed: {missing:gtids}",
+    Lack.THREAD,
 )
 
 DISTURBED = frozenset(
@@ -110,6 +116,7 @@ class ThreadEvidence:
     number=97,
     tier=2,
     scope="S",
+    family=Family.THREADS,
     severity=Severity.CRITICAL,
     heals="held",
     claim="No applier of a channel has stopped with an error.",
@@ -160,6 +167,7 @@ def applier_not_failed(e: ThreadEvidence) -> RowAnswer:
     number=98,
     tier=2,
     scope="S",
+    family=Family.THREADS,
     severity=Severity.CRITICAL,
     heals="held",
     claim="No receiver of a channel has stopped with an error.",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.audit.comparison import RestoreMade
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import Against, Compared, between, wait_or_give_up
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import GTID_SETS, not_executed
@@ -16,10 +17,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 RESTORED_IMAGE_UNSEEN = reason(
-    "restored_image_unseen", "the journal of {source} does not have the image {backup_id}"
+    "restored_image_unseen",
+    "the journal of {source} does not have the image {backup_id}",
+    Lack.BACKUP,
 )
 RESTORE_SET_UNKNOWN = reason(
-    "restore_set_unknown", "the image {backup_id} or its restore does not name a GTID set"
+    "restore_set_unknown",
+    "the image {backup_id} or its restore does not name a GTID set",
+    Lack.BACKUP,
 )
 
 _POSITIONS = (
@@ -34,6 +39,7 @@ _RESTORE = "restored server"
     RestoreMade,
     number=140,
     tier=4,
+    family=Family.RESTORE,
     severity=Severity.CRITICAL,
     heals="data",
     claim=(

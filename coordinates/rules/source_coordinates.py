@@ -22,6 +22,7 @@ from tallystick.coordinates.rules.between import (
     is_older_than_lineage,
 )
 from tallystick.coordinates.rules.channel import applied_relay_gtids_executed
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import REPLICA_STATUS, file_until
@@ -37,15 +38,22 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.packed_events import GtidRuns
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
-SOURCE_BINLOG_UNKNOWN = reason("source_binlog_unknown", "the source's binary log is not known")
+SOURCE_BINLOG_UNKNOWN = reason(
+    "source_binlog_unknown", "the source's binary log is not known", Lack.BINARY_LOG
+)
 COORDINATES_OF_ENDED_LOG = reason(
     "coordinates_of_ended_log",
     "the coordinates may belong to a binary log of the source that has ended",
+    Lack.LINEAGE,
 )
-SOURCE_JOURNAL_GAP = reason("source_journal_gap", "the source's journal has a gap")
-SOURCE_FILE_FORGOTTEN = reason("source_file_forgotten", "{file} of the source is not remembered")
+SOURCE_JOURNAL_GAP = reason("source_journal_gap", "the source's journal has a gap", Lack.JOURNAL)
+SOURCE_FILE_FORGOTTEN = reason(
+    "source_file_forgotten", "{file} of the source is not remembered", Lack.MEMORY
+)
 SOURCE_POSITION_UNKNOWN = reason(
-    "source_position_unknown", "{file}:{position} was not observed or is not remembered"
+    "source_position_unknown",
+    "{file}:{position} was not observed or is not remembered",
+    Lack.MEMORY,
 )
 
 _READ = "The replica has read up to {file}:{position} of instance {source}; that is "
@@ -72,6 +80,7 @@ _BEYOND = "past the end of the file."
     ChannelRow,
     number=69,
     tier=4,
+    family=Family.CHANNEL_POSITIONS,
     severity=Severity.CRITICAL,
     heals="held",
     claim=(

@@ -98,6 +98,7 @@ def _entry(rule: Rule) -> Iterator[str | tuple[str, str]]:
         ("Undecided when", [f"{rule.undecided_when}."]),
         ("Written in", written_in(rule)),
         ("What to do", [rule.remedy]),
+        ("Runbook", [rule.family.place]),
         ("To see it", list(verified_by(rule)) or ["no statement shows this"]),
         ("Broken by", [f"{f.name}: {f.text}" for f in _faults_that_break(rule)]),
     )
@@ -128,6 +129,7 @@ def _rule_document(rule: Rule) -> dict[str, Any]:
         "undecided_when": rule.undecided_when,
         "sources": list(written_in(rule)),
         "remedy": rule.remedy,
+        "runbook": rule.family.place,
         "verify": list(verified_by(rule)),
         "broken_by": [fault.name for fault in _faults_that_break(rule)],
     }

@@ -69,7 +69,8 @@ def _rule(name: str, rule: Rule | None) -> dict[str, Any]:
     """A rule with its help text; of one that this version does not know, its name."""
     if rule is None:
         return {"id": name}
-    help_text = f"{rule.remedy}\n\nWritten in: {'; '.join(written_in(rule))}"
+    sources = "; ".join(written_in(rule))
+    help_text = f"{rule.remedy}\n\nRunbook: {rule.family.place}\n\nWritten in: {sources}"
     return {
         "id": name,
         "shortDescription": {"text": rule.claim},

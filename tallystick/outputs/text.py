@@ -10,6 +10,7 @@ from tallystick.coordinates.results import Finding, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import Explanation, observation_text
+from tallystick.coordinates.rules.families import RUNBOOK
 from tallystick.outputs import document
 from tallystick.outputs._groups import FindingGroup, broken_rules
 from tallystick.outputs._view import (
@@ -71,7 +72,10 @@ def lines(result: RunResult) -> Iterator[Line]:
         f"{reason}: {_some(sorted(rules))} ({_some(sorted(set().union(*rules.values())))})"
         for reason, rules in undecided_rules(result)
     ]
-    yield from _section("undecided: no contradiction found (--output json has all):", reasons)
+    yield from _section(
+        f"undecided: no contradiction found ({RUNBOOK} says what to do; --output json has all):",
+        reasons,
+    )
     if result.paths:
         yield ""
     width = max(map(len, result.paths), default=0)
@@ -146,6 +150,7 @@ def _findings(result: RunResult) -> Iterator[Line]:
             yield from _finding(result, group)
         yield from (f"  to do: {remedy}" for remedy in of_rule.remedies(left) if remedy)
         if of_rule.rule is not None:
+            yield f"  runbook: {of_rule.rule.family.place}"
             yield f"  written in: {'; '.join(written_in(of_rule.rule))}"
         left -= len(of_rule.groups)
     if left < 0:

@@ -17,6 +17,7 @@ from tallystick.producers.simulator.faults import FAULTS, Fault, FaultGroup
 from tallystick.producers.simulator.negatives import NEGATIVES
 from tests.support import recorded
 from tests.support.monitoring_pages import DASHBOARD, dashboard, metrics_table
+from tests.support.runbook_page import filled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,6 +78,8 @@ if __name__ == "__main__":
         page = DOCS / name
         written = page.read_text("utf-8").partition(MARK)[0]
         page.write_text(written + MARK + make(), "utf-8")
+    runbook = DOCS / "runbook.md"
+    runbook.write_text(filled(runbook.read_text("utf-8")), "utf-8")
     (DOCS / "journal.schema.json").write_text(schema_page(), "utf-8")
     DASHBOARD.write_text(dashboard(), "utf-8")
     recorded.write()

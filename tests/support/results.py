@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tallystick.coordinates.results import Check, Finding, Outcome, Severity
+from tallystick.coordinates.rules.families import Lack
 from tallystick.coordinates.rules.registry import reason
 
-_GIVEN = reason("given_by_a_test", "{text}")
+_GIVEN = reason("given_by_a_test", "{text}", Lack.NOTED)
 
 
 def finding(**values: Any) -> Finding:
