@@ -6,20 +6,25 @@ go on in order, on one lab that nothing else uses.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import IncidentState
+from tallystick.coordinates.rules.families import RUNBOOK, Family
 from tallystick.producers.mysql_lab.faults import make_fault
 from tallystick.producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SOURCE_A
 from tallystick.producers.mysql_lab.replication import make_channel
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
+from tests.support.runbook_page import advised
 from tests.support.tails import data_directory, running, settings_of
 
+PAGE = (Path(__file__).parents[2] / RUNBOOK).read_text("utf-8")
 CHAIN = (SOURCE_A, REPLICA_1, REPLICA_2)
 OPEN, RESOLVED, SUPERSEDED = (
     IncidentState.OPEN,
@@ -73,6 +78,14 @@ def await_executed(lab: Lab, name: str, gtids: str) -> None:
         assert server.value("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 60)", (gtids,)) == 0
 
 
+def follow(lab: Lab, name: str, statements: list[str], values: dict[str, str]) -> None:
+    """Does what the runbook advises, with the values of a finding in place of its own."""
+    with session(lab.addresses()[name]) as server:
+        for statement in statements:
+            text = re.sub(r"<[^>]+>", lambda found: values[found[0]], statement)
+            server.run(text.rstrip(";"))
+
+
 def make_errant(lab: Lab, name: str) -> str:
     """The GTID of a client's write on a replica."""
     before = executed(lab, name)
@@ -114,6 +127,40 @@ def test_an_errant_transaction_is_fetched_by_the_source(watch: Watch, own_mysqld
     assert watch.states() == {("no_errant_gtids", REPLICA_1): {RESOLVED}}
 
 
+def test_a_stray_row_is_removed_and_the_group_applied_whole(watch: Watch, own_mysqld: Lab) -> None:
+    """As the runbook has it: without a log, so that nothing of it is errant."""
+    _, did = make_fault(own_mysqld, "applier-fails", REPLICA_2)
+    watch.collect()
+    key = ("applier_not_failed", REPLICA_2)
+    assert watch.states() == {key: {OPEN}}
+    (value,) = re.findall(r"VALUES \((\d+)\)", did[0][1])
+    follow(
+        own_mysqld,
+        REPLICA_2,
+        advised(PAGE, Family.THREADS)[0],
+        {"<table>": "lab_duplicate.t", "<key>": "a", "<value>": value},
+    )
+    await_executed(own_mysqld, REPLICA_2, executed(own_mysqld, SOURCE_A))
+    watch.collect()
+    assert watch.states() == {key: {RESOLVED}}
+
+
+def test_a_replica_that_forgot_is_told_what_its_data_hold(watch: Watch, own_mysqld: Lab) -> None:
+    """Its data have the changes: to ask for them again would repeat them."""
+    before = executed(own_mysqld, REPLICA_2)
+    make_fault(own_mysqld, "reset-replica-gtids", REPLICA_2)
+    watch.collect()
+    key = ("applied_relay_gtids_executed", REPLICA_2)
+    assert watch.states() == {key: {OPEN}}
+    with session(own_mysqld.addresses()[REPLICA_2]) as server:
+        lost = server.value("SELECT GTID_SUBTRACT(%s, @@GLOBAL.gtid_executed)", (before,))
+    told = advised(PAGE, Family.LOST_BY_RECEIVER)[1]
+    follow(own_mysqld, REPLICA_2, told, {"<witness>": str(lost)})
+    await_executed(own_mysqld, REPLICA_2, executed(own_mysqld, SOURCE_A))
+    watch.collect()
+    assert watch.states() == {key: {RESOLVED}}
+
+
 def test_a_replica_is_pointed_to_a_source_that_has_what_it_lacks(
     watch: Watch, own_mysqld: Lab
 ) -> None:
@@ -122,10 +169,13 @@ def test_a_replica_is_pointed_to_a_source_that_has_what_it_lacks(
     watch.collect()
     of_channel = {("purged_not_needed", REPLICA_2), ("receiver_not_failed", REPLICA_2)}
     assert watch.states() == {key: {OPEN} for key in of_channel}
-    addresses = own_mysqld.addresses()
-    with session(addresses[REPLICA_2]) as replica:
-        replica.run("STOP REPLICA")
-        make_channel(replica, addresses[SOURCE_A], own_mysqld.accounts, "")
+    port = own_mysqld.addresses()[SOURCE_A].port
+    follow(
+        own_mysqld,
+        REPLICA_2,
+        advised(PAGE, Family.PURGED_TOO_EARLY)[1],
+        {"<host that has them>": "127.0.0.1", "<port>": str(port)},
+    )
     await_executed(own_mysqld, REPLICA_2, executed(own_mysqld, SOURCE_A))
     watch.collect()
     assert watch.states() == {key: {RESOLVED} for key in of_channel}

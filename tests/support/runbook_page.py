@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import textwrap
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.rules.catalogue import REASONS, RULES
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 OF_TESTS = frozenset({"given_by_a_test"})
 """Reasons that tests define for themselves (``tests.support.results``)."""
 
+_CODE = " " * 4
+
 _block = re.compile(
     r"(<!-- made: (index|rules|verify|faults|reasons)(?: ([\w-]+))? -->\n).*?(<!-- end -->)",
     re.DOTALL,
@@ -32,6 +35,19 @@ _block = re.compile(
 def filled(page: str) -> str:
     """The page with each of its blocks made anew."""
     return _block(lambda found: f"{found[1]}{_made(found[2], found[3])}{found[4]}", page)
+
+
+def advised(page: str, family: Family) -> list[list[str]]:
+    """The blocks of statements below "Do." in the entry of a family."""
+    entry = page.split(f"\n### {family.value}\n")[1]
+    do = entry.split("\n**Do.**")[1].split("\n**Do not**")[0]
+    blocks: list[list[str]] = []
+    for before, line in pairwise(do.splitlines()):
+        if line.startswith(_CODE):
+            if not before.startswith(_CODE):
+                blocks.append([])
+            blocks[-1].append(line.strip())
+    return blocks
 
 
 def _made(what: str, anchor: str | None) -> str:
