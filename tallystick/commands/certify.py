@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import Json
+from tallystick.commands.options import BootstrapServers, Json, TopicPrefix
 from tallystick.errors import MisuseError
+from tallystick.settings import load
 
 if TYPE_CHECKING:
+    from tallystick.certify.history import History
     from tallystick.certify.judge import Check, Judgement
     from tallystick.terminal import Line
 
@@ -28,7 +30,8 @@ def certify(
     journal: Annotated[
         list[str] | None,
         typer.Option(
-            help="The server's journal as JSON Lines, gzip or not, or -; repeatable.",
+            help="The server's journal as JSON Lines, gzip or not, or -; repeatable. Else the"
+            " journal topic.",
             metavar="FILE",
         ),
     ] = None,
@@ -46,6 +49,8 @@ def certify(
             metavar="CERTIFICATE",
         ),
     ] = None,
+    bootstrap_servers: BootstrapServers = None,
+    topic_prefix: TopicPrefix = None,
     json: Json = False,
 ) -> None:
     """Judge whether the coordinates in a backup are true, against a journal.
@@ -61,12 +66,15 @@ def certify(
         if journal or instance is not None or write is not None:
             raise MisuseError("--recheck: expected no --journal, --instance or --write beside it")
         _recheck(*run.recheck_certificate(recheck, path), as_json=json)
-    if path is None or not journal:
-        raise MisuseError("expected the PATH of a backup, and --journal FILE; or --recheck")
-    backup, journals = path, journal
+    if path is None:
+        raise MisuseError("expected the PATH of a backup, or --recheck CERTIFICATE")
+    backup, brokers = path, {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
+
+    def histories() -> dict[str, History]:
+        return run.read_journals(journal) if journal else run.read_topic(load(brokers).settings)
 
     def judged() -> Judgement:
-        return run.certify(backup, journals, instance)
+        return run.certify(backup, histories, instance)
 
     judgement = judged() if write is None else run.write_certificate(write, backup, judged)
     if json:

@@ -7,11 +7,12 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tallystick import __version__
+from tallystick import __version__, terminal
 from tallystick.alerts.secret import decoded_secret
 from tallystick.certify.backup import UnreadableBackupError
 from tallystick.certify.certificate import (
@@ -28,7 +29,10 @@ from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from
 from tallystick.coordinates.events.later_epochs import in_later_epochs
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import MisuseError
+from tallystick.journal_topic import client_of
+from tallystick.producers.journal_reader import JournalReader
 from tallystick.producers.secret_file import read_secret_file
+from tallystick.require_broker import require_broker
 from tallystick.runs.replay import lines_of, refusal
 from tallystick.settings import load, suggestion
 
@@ -36,7 +40,9 @@ if TYPE_CHECKING:
     from tallystick.certify.backup import Backup
     from tallystick.certify.history import History
     from tallystick.coordinates.events.journal import Block
+    from tallystick.settings import Settings
 
+_POLL_S = 0.2
 _CHUNK_BYTES = 1024 * 1024
 _GZIP_MAGIC = b"\x1f\x8b"
 _PACKED = {
@@ -49,19 +55,21 @@ _PACKED = {
 _PACKED_SUFFIXES = (".zst", ".lz4", ".qp", ".xbcrypt")
 
 
-def certify(path: Path, journals: Sequence[str], instance_id: str | None) -> Judgement:
+def certify(
+    path: Path, read_histories: Callable[[], dict[str, History]], instance_id: str | None
+) -> Judgement:
     """Judge the coordinates in a backup.
 
     Args:
         path: The backup: its directory, or a file of it.
-        journals: JSON Lines, of several observers in the order in which they are given.
+        read_histories: Reads the journals, when the backup has been read.
         instance_id: The server that it was taken from, None: the one that fits.
 
     Raises:
         MisuseError: A file cannot be read, or is not in its form.
     """
     backup = read_backup(path)
-    histories = read_journals(journals)
+    histories = read_histories()
     if instance_id is not None and instance_id not in histories:
         hint = suggestion(instance_id, histories) or (
             f": expected one of {', '.join(sorted(histories)) or 'none'}"
@@ -217,7 +225,10 @@ def _head(file: Path) -> str:
 
 
 def read_journals(files: Sequence[str]) -> dict[str, History]:
-    """The journals of all instances.
+    """The journals of all instances, as JSON Lines.
+
+    Args:
+        files: Of several observers in the order in which they are given.
 
     Raises:
         MisuseError: A file cannot be read, or has no records.
@@ -239,6 +250,35 @@ def read_journals(files: Sequence[str]) -> dict[str, History]:
         raise MisuseError(refusal(name, error)) from None
     except JournalError as error:
         raise MisuseError(f"{name!r}: {error}") from None
+
+
+def read_topic(settings: Settings) -> dict[str, History]:
+    """The journals of all instances in the journal topic, to its present end.
+
+    A message that cannot be read is noticed, and is a gap.
+
+    Raises:
+        BrokerUnreachableError: No broker answers.
+        TopicError: The topic does not exist.
+        MisuseError: A record cannot be read.
+    """
+    require_broker(settings)
+    reader = JournalReader(
+        settings.bootstrap_servers,
+        topic=f"{settings.topic_prefix}.journal",
+        notice=terminal.notice,
+        client=client_of(settings),
+    )
+
+    def blocks() -> Iterator[Block]:
+        while not reader.is_past_start:
+            yield from reader.poll(_POLL_S)
+
+    with closing(reader):
+        try:
+            return histories_of(blocks())
+        except JournalError as error:
+            raise MisuseError(f"{settings.topic_prefix}.journal: {error}") from None
 
 
 def document(judgement: Judgement) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from jsonschema import validate
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tests.support.bare import ALL_BUT_TABLES, EXTRAS
+from tests.support.journals import UUID_A, Journal
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "journal.md").read_text("utf-8")
@@ -67,6 +68,28 @@ def test_json_lines_go_into_the_topic_and_come_back(connected):
     assert {"b"} == {json.loads(line)["instance"] for line in only.out.splitlines()}
     Path("back").write_text(only.out)
     assert 0 == connected("replay", "back").code
+
+
+def test_a_backup_is_judged_against_the_topic(connected):
+    """By default `certify` reads the journal topic, and finds in it what it finds in the file."""
+    made = Journal().begin()
+    made.row()
+    made.groups(3)
+    file, position = made.binlog.coordinates
+    made.groups(3).row()
+    Path("j").write_text("\n".join(made.lines()))
+    assert 0 == connected("journal", "--write", "j").code
+    Path("backup").mkdir()
+    for last, code in ((3, 0), (4, 1)):
+        of = f"{file}\t{position}\t{UUID_A}:1-{last}\n"
+        Path("backup/xtrabackup_binlog_info").write_text(of)
+        from_topic = connected("certify", "backup")
+        from_file = connected("certify", "backup", "--journal", "j")
+        assert (code, "") == (from_topic.code, from_topic.err)
+        assert from_file == from_topic
+    no_broker = connected("certify", "backup", "--bootstrap-servers", "127.0.0.1:1")
+    assert (2, "") == (no_broker.code, no_broker.out)
+    assert "No Kafka broker answers at '127.0.0.1:1'" in no_broker.err
 
 
 def test_an_unreadable_line_says_how_much_was_written(connected):
