@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import traceback
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -531,16 +532,21 @@ class InstanceAudit(ServerRecordReader):
                 self._lose_records()
 
     def _gap(self, body: dict[str, Any], ts: int) -> None:
-        self.reporter.note(
+        channel, why = body.get("channel"), body.get("reason")
+        note = partial(
+            self.reporter.note,
             ObservationCode.JOURNAL_GAP,
-            observations.RECORDS_LOST,
             at="{}:{}".format(*self.reporter.position),
-            channel=body.get("channel"),
+            channel=channel,
             is_undecided=True,
         )
-        if body.get("channel") is not None:
+        if channel is not None and why is not None:
+            note(observations.RELAY_LOG_UNREADABLE, why=shorten(why))
+        else:
+            note(observations.RECORDS_LOST)
+        if channel is not None:
             self._settle_rows(force=True)
-            self.lose_relay_events(body["channel"].lower())
+            self.lose_relay_events(channel.lower())
             return
         # Its writer goes on observing the server: what was configured meanwhile is in the journal.
         self._lose_records(settings_are_known=True)

@@ -426,7 +426,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
     ),
     RecordType.OBSERVER: Shape({"clock": name}, ("clock",)),
     RecordType.HEARTBEAT: Shape({}),
-    RecordType.GAP: Shape({"channel": text}),
+    RecordType.GAP: Shape({"channel": text, "reason": text}),
 }
 """The body of each kind of server record."""
 

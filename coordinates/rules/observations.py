@@ -25,6 +25,9 @@ RECORDS_MISSING = reason(
     "journal_records_missing", "records {first} to {last} are missing", Lack.JOURNAL
 )
 RECORDS_LOST = reason("journal_records_lost", "tallystick missed part of this log", Lack.JOURNAL)
+RELAY_LOG_UNREADABLE = reason(
+    "relay_log_unreadable", "the channel's relay log was not read: {why}", Lack.RELAY_LOG
+)
 RECORDS_REPEATED = reason(
     "journal_repeated", "records {first} to {last} came again: dropped", Lack.NOTED
 )

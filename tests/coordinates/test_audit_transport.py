@@ -10,7 +10,7 @@ from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.instance import WAITING_MAX, InstanceAudit
 from tallystick.coordinates.events.journal import Block, BlockBuilder, concatenate, cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.results import ObservationCode, Outcome
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.producers.simulator.assemble import simulate
@@ -212,6 +212,35 @@ def test_a_gap_of_one_relay_log_leaves_the_rest_known(is_told: bool):
     assert is_told is not bool(result.findings)
     assert ["CONSISTENT"] * 3 == result.verdicts or not is_told
     assert is_told is (GAP in result.codes)
+
+
+def test_a_relay_log_that_could_not_be_read_is_given_again_from_the_head_of_its_file():
+    """Until then its rules are undecided, with the reason; after that they are judged."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    away = len(journal.records)
+    apply(journal, relay, more[0])
+    unread = [record for record in journal.records[away:] if record["kind"] == "relay"]
+    journal.records[away:] = [r for r in journal.records[away:] if r not in unread]
+    received = [record for record in journal.records if record["kind"] == "relay"] + unread
+    for _ in range(2):
+        journal.record("gap", channel="", reason="relay log reader db2:9475: timed out")
+        journal.row(replica_status=journal.replica_status())
+    journal.record("gap", channel="", reason="relay log reader db2:9475: timed out")
+    ts = journal.records[-1]["ts"]
+    journal.records += [{**record, "ts": ts} for record in received]
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[1])
+    journal.row(replica_status=journal.replica_status())
+    result = audit(journal)
+    assert ([], ["CONSISTENT"] * 5) == (result.findings, result.verdicts)
+    reasons = [one.reason for one in result.observations if one.code == GAP]
+    assert ["relay_log_unreadable"] * 3 == reasons
+    assert {"why": "relay log reader db2:9475: timed out"} == result.observations[0].data
+    on_relay = {"retrieved_matches_relay", "relay_position_on_written_boundary"}
+    channels = [cut for cut in result.cuts if cut.channel is not None]
+    held = [on_relay <= {*cut.names(Outcome.HOLDS)} for cut in channels]
+    assert [True, False, False, True, True] == held
 
 
 # Rows that come before what they tell of
