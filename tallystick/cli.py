@@ -27,6 +27,7 @@ from tallystick.commands import (
     offline,
     rebuild,
     reference,
+    relay_logs,
     serve,
     tail,
 )
@@ -83,6 +84,7 @@ for command in (
     fleet.simulate,
     fleet.load,
     tail.tail,
+    relay_logs.relay_logs,
     incidents.retire,
     offline.replay,
     offline.report,

@@ -26,6 +26,8 @@ _GTID_LOGICAL_TIMESTAMPS = 2
 _MICROSECONDS_LENGTH = 7
 _HAS_ORIGINAL = 1 << 55
 _QUERY = struct.Struct("<IIBHH")
+QUERY_HEAD_LENGTH = _QUERY.size
+"""Of a QUERY's body: its numbers; status variables, schema and statement follow."""
 QUERY_HEAD_MAX = 64
 """So much of a statement determines its verb."""
 _FORMAT_VERSION_LENGTH = 50
@@ -314,9 +316,14 @@ def _read_tagged(body: bytes, fields: dict[str, Any]) -> None:
 
 
 def _read_query(body: bytes, fields: dict[str, Any]) -> None:
-    _, _, schema_length, _, status_length = _QUERY.unpack_from(body)
-    begin = _QUERY.size + status_length + schema_length + 1
+    begin = query_statement_offset(body)
     fields["query"] = query_verb(body[begin : begin + QUERY_HEAD_MAX])
+
+
+def query_statement_offset(body: bytes) -> int:
+    """Where in a QUERY's body, of which the head is there, its statement begins."""
+    _, _, schema_length, _, status_length = _QUERY.unpack_from(body)
+    return QUERY_HEAD_LENGTH + int(status_length) + int(schema_length) + 1
 
 
 def query_verb(statement: bytes) -> QueryVerb:

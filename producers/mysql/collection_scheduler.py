@@ -42,6 +42,8 @@ class _Asked:
     since: float
     collected: Collected | None = None
     is_given_up: bool = False
+    has_waited: bool = False
+    """Whether relay logs could not be read when its row was there."""
 
 
 @final
@@ -98,7 +100,7 @@ class CollectionScheduler:
             asked is not None
             and not asked.is_given_up
             and self._history.pending_count < PENDING_MAX
-            and self._clock() - asked.since < self._options.hold_s
+            and (asked.has_waited or self._clock() - asked.since < self._options.hold_s)
         )
 
     def hand_on(self, watch: ServerWatch) -> None:
@@ -151,9 +153,13 @@ class CollectionScheduler:
             self._history.release(limit)
         here = self._history.here
         if limit is None or here == limit:
+            is_row_late = self._history.is_row_late(collected)
+            if self._history.relays.is_waiting and not self._is_overdue(asked.received):
+                asked.has_waited = True
+                return
             self._asked = None
-            if self._history.is_row_late(collected):
-                # The row may be of before or after that: it is taken again.
+            if is_row_late or (asked.has_waited and self._history.relays.reads_files):
+                # Files may be of before or after the row by now: it is taken again.
                 self._waiting.appendleft(asked.received)
             else:
                 self._record_row(asked.received, collected)

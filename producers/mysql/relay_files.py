@@ -1,16 +1,15 @@
-"""A channel's relay log, read from its files where the collector runs beside the server.
+"""A channel's relay log, read from its files.
 
 Files are read to their end, then the next number. The file that is being read stays open: the
 server unlinks files that are not read to their end yet. Nothing is locked and nothing written.
+Where the files are is a ``LogDirectory``: this machine, or the server's through its relay log
+reader. When that has begun another session, the file at hand is opened again, if it is the same.
 """
 
 from __future__ import annotations
 
-import os
-import re
 from contextlib import suppress
-from pathlib import Path
-from typing import NamedTuple, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 from tallystick.coordinates.values.binlog import (
     EVENT_HEADER_LENGTH,
@@ -26,10 +25,17 @@ from tallystick.producers.mysql.binlog_events import (
     read_format_description,
     read_header,
 )
+from tallystick.producers.mysql.event_outlines import CHUNK_BYTES
 from tallystick.producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, Events, read_events
 
-_READ_BYTES = 4 << 20
+if TYPE_CHECKING:
+    from tallystick.producers.mysql.log_directory import LogDirectory, LogFile
+
+_TURN_BYTES = 64 << 20
+"""So much is read in one call: what it brings is held in memory."""
 _HEAD_BYTES = 512
+_EVENT_MAX_BYTES = (1 << 30) + (64 << 10)
+"""``replica_max_allowed_packet`` is 1 GiB at most."""
 _NO_GTIDS_LENGTH = 8
 """The body of PREVIOUS_GTIDS begins with the number of UUIDs."""
 
@@ -76,9 +82,9 @@ class RelayFiles:
             What was left of the old files has been read, nothing of the new ones ever is.
     """
 
-    def __init__(self, directory: Path, base_name: str, cursor: RelayCursor) -> None:
+    def __init__(self, directory: LogDirectory, base_name: str, cursor: RelayCursor) -> None:
         self._directory = directory
-        self._match = re.compile(re.escape(base_name) + r"\.([0-9]{6,18})").fullmatch
+        self._session = directory.session
         self.base_name = base_name
         self.cursor = cursor
         self.lost = False
@@ -90,17 +96,19 @@ class RelayFiles:
         self.arrivals: dict[int, int] = {}
         self._started_s = 0
         self._has_jumped = False
-        self._ahead: dict[int, int] = {}
+        self._ahead: dict[int, LogFile] = {}
         """Open files after the one at hand, by number: they may be purged before their turn."""
-        self._file: int | None = None
+        self._file: LogFile | None = None
+        self._identity: tuple[int, ...] | None = None
+        """Of the file at hand, also while it is not open."""
         self._is_closed = False
         """Whether the file ended with the server: its next start has opened another one."""
         self._checksum_length: int | None = None
+        self._left = 0
 
     def numbers(self) -> list[int]:
         """The numbers of all files that are there, ascending."""
-        found = (self._match(path.name) for path in self._directory.iterdir())
-        return sorted(int(match[1]) for match in found if match is not None)
+        return self._directory.numbers(self.base_name)
 
     def started(self, opened_s: int) -> None:
         """A start of the server has been recorded; its files are read from here on.
@@ -125,7 +133,7 @@ class RelayFiles:
         )
 
     def read(self, upto: tuple[int, int] | None = None) -> list[Events]:
-        """The events that have been written since the last call.
+        """The events that have been written since the last call; of many, the first ones.
 
         Args:
             upto: With it, no event that ends beyond this file number and position.
@@ -135,14 +143,25 @@ class RelayFiles:
             OSError: A file or the directory cannot be read.
         """
         found: list[Events] = []
+        try:
+            self._read(found, upto)
+        except (EventError, OSError):
+            if not found:
+                raise  # what was read before goes first; the next call meets this again
+        return found
+
+    def _read(self, found: list[Events], upto: tuple[int, int] | None) -> None:
+        self._left = _TURN_BYTES
         while not self.is_anew:
             if upto is not None and self.cursor.number > upto[0]:
                 break
             # A file that has a successor is complete: search for that one before the last read.
             numbers = self.numbers()
+            if not self._follow_session():
+                break
             if self._has_begun_anew(numbers):
                 if self._file is not None:
-                    self._read_file(found, None)
+                    self._read_file(found, None, is_last=True)
                 is_last = self._file is not None and not (self.cursor.goes_on or self._is_closed)
                 self.lost = self.lost or not is_last
                 self.is_anew = True
@@ -154,7 +173,7 @@ class RelayFiles:
             later = self._later(numbers)
             limit = upto[1] if upto and upto[0] == self.cursor.number else None
             self._read_file(found, limit)
-            if limit is not None or not later:
+            if limit is not None or not later or self._left <= 0:
                 break
             if later[0] != self.cursor.number + 1:
                 if not self._may_jump():
@@ -164,9 +183,26 @@ class RelayFiles:
                 if not self.starts:
                     break
                 self.starts -= 1
-            self._close_file()
+            self._leave_file()
             self.cursor = RelayCursor(later[0], MAGIC_LENGTH)
-        return found
+
+    def _follow_session(self) -> bool:
+        """What was open in an earlier session of the directory is open no more.
+
+        Returns:
+            Whether reading can go on: files that were held and not begun may be others now.
+        """
+        if self._session == self._directory.session:
+            return True
+        self._session = self._directory.session
+        is_known = self._file is not None or not self._ahead
+        self.close()
+        if not is_known:
+            self._begin_anew()
+        return is_known
+
+    def _begin_anew(self) -> None:
+        self.is_anew = self.lost = True
 
     def _later(self, numbers: list[int]) -> list[int]:
         """The files after the one at hand, those that are gone but open among them."""
@@ -179,6 +215,7 @@ class RelayFiles:
         which nothing was received: it is not missed if the second one shows that.
         """
         numbers = self.numbers()
+        self._session = self._directory.session
         self._open_ahead(numbers)
         second = self.cursor.number + 1
         if numbers[:1] == [second] and _has_received_nothing(self._ahead[second]):
@@ -190,9 +227,8 @@ class RelayFiles:
             if number >= first and number not in self._ahead:
                 if len(self._ahead) >= _AHEAD_MAX:
                     return
-                path = self._directory / format_log_file_name(self.base_name, number)
                 with suppress(FileNotFoundError):
-                    self._ahead[number] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                    self._ahead[number] = self._directory.open(self.base_name, number)
 
     def _may_jump(self) -> bool:
         self.is_stopped = not self.jumps
@@ -207,30 +243,39 @@ class RelayFiles:
         if self._file is None:
             is_there = self.cursor.number in numbers or self.cursor.number in self._ahead
             return self.cursor[:2] != _BEGINNING and not is_there
-        return os.fstat(self._file).st_nlink == 0
+        return self._file.is_unlinked()
 
     def _open(self) -> bool:
-        path = self._directory / format_log_file_name(self.base_name, self.cursor.number)
-        ahead = self._ahead.pop(self.cursor.number, None)
+        file = self._ahead.pop(self.cursor.number, None)
         try:
-            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if ahead is None else ahead
+            file = file or self._directory.open(self.base_name, self.cursor.number)
         except FileNotFoundError:
             later = self._later(self.numbers())
             if not later or not self._may_jump():
                 return False
             self._has_jumped = True
+            self._leave_file()
             self.cursor = RelayCursor(later[0], MAGIC_LENGTH)
             return self._open()
         try:
-            format_description = _read_head(file, path.name)
-        except EventError:
-            os.close(file)
+            name = format_log_file_name(self.base_name, self.cursor.number)
+            format_description = _read_head(file, name)
+        except (EventError, OSError):
+            file.close()
             raise
         if format_description is None:
             self._ahead[self.cursor.number] = file
             return False
+        identity = (*file.identity, format_description.timestamp)
+        if self._identity not in (None, identity):
+            file.close()
+            self._begin_anew()
+            return False
         self._file = file
-        self._checksum_length = format_description.checksum_length
+        if self._identity is None:
+            # A later FORMAT_DESCRIPTION in it may have changed what goes on after it.
+            self._checksum_length = format_description.checksum_length
+        self._identity = identity
         if self._has_jumped:
             self._has_jumped = False
             self.arrivals[self.cursor.number] = format_description.timestamp
@@ -238,20 +283,21 @@ class RelayFiles:
                 self.starts = 0
         return True
 
-    def _read_file(self, found: list[Events], limit: int | None) -> None:
+    def _read_file(self, found: list[Events], limit: int | None, *, is_last: bool = False) -> None:
         assert self._file is not None
-        wanted = _READ_BYTES
+        wanted = CHUNK_BYTES
         while True:
             position = self.cursor.position
-            chunk = os.pread(self._file, wanted, position)
+            chunk = self._file.read(position, wanted)
+            self._left -= len(chunk)
             needed = self._take_chunk(chunk, found, limit)
             has_read = self.cursor.position > position
             if not has_read and len(chunk) == wanted and needed > wanted:
                 wanted = needed
                 continue
-            if not has_read or len(chunk) < wanted:
+            if not has_read or len(chunk) < wanted or (self._left <= 0 and not is_last):
                 return
-            wanted = _READ_BYTES
+            wanted = CHUNK_BYTES
 
     def _take_chunk(self, chunk: bytes, found: list[Events], limit: int | None) -> int:
         """Take the whole events of what is at the cursor; return the length of the next one."""
@@ -261,7 +307,7 @@ class RelayFiles:
         lengths: list[int] = []
         while len(chunk) - at >= EVENT_HEADER_LENGTH:
             length = int.from_bytes(chunk[at + 9 : at + 13], "little")
-            if length < EVENT_HEADER_LENGTH:
+            if not EVENT_HEADER_LENGTH <= length <= _EVENT_MAX_BYTES:
                 raise EventError(f"{name}:{begin + at}: expected an event")
             if len(chunk) - at < length or (limit is not None and begin + at + length > limit):
                 break
@@ -305,15 +351,19 @@ class RelayFiles:
 
     def close(self) -> None:
         """Let go of all files."""
-        self._close_file()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
         for file in self._ahead.values():
-            os.close(file)
+            file.close()
         self._ahead.clear()
 
-    def _close_file(self) -> None:
+    def _leave_file(self) -> None:
+        """Be done with the file at hand."""
         if self._file is not None:
-            os.close(self._file)
+            self._file.close()
             self._file = None
+        self._identity = None
 
 
 def leads_on(base_name: str, event_type: int, text: str | None) -> bool:
@@ -321,9 +371,9 @@ def leads_on(base_name: str, event_type: int, text: str | None) -> bool:
     return event_type == EventType.ROTATE and str(text).startswith(f"{base_name}.")
 
 
-def _read_head(file: int, name: str) -> FormatDescription | None:
+def _read_head(file: LogFile, name: str) -> FormatDescription | None:
     """The FORMAT_DESCRIPTION of a file, None before it has been written."""
-    head = os.pread(file, MAGIC_LENGTH + _HEAD_BYTES, 0)
+    head = file.read(0, MAGIC_LENGTH + _HEAD_BYTES)
     if len(head) < MAGIC_LENGTH + EVENT_HEADER_LENGTH:
         return None
     if head[:MAGIC_LENGTH] != MAGIC:
@@ -334,9 +384,9 @@ def _read_head(file: int, name: str) -> FormatDescription | None:
     return read_format_description(event)
 
 
-def _has_received_nothing(file: int) -> bool:
+def _has_received_nothing(file: LogFile) -> bool:
     """Whether a file's PREVIOUS_GTIDS is there, and empty."""
-    head = os.pread(file, MAGIC_LENGTH + _HEAD_BYTES, 0)[MAGIC_LENGTH:]
+    head = file.read(0, MAGIC_LENGTH + _HEAD_BYTES)[MAGIC_LENGTH:]
     if len(head) < EVENT_HEADER_LENGTH:
         return False
     event = head[read_header(head).length :][: EVENT_HEADER_LENGTH + _NO_GTIDS_LENGTH]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -15,6 +14,7 @@ from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, parse_
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.producers.mysql.binlog_events import EventError, LogEvent
 from tallystick.producers.mysql.event_runs import EventRun, Events, count_of
+from tallystick.producers.mysql.log_directory import LogDirectory
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.tail_journal import TailJournal
 
@@ -35,12 +35,18 @@ _OUTSIDE_GROUPS = frozenset(
 """Types that no group goes on with."""
 WAITING_MAX = 400_000
 """With so many events read and not recorded, no more are read."""
+GRACE_US = 4_000_000
+"""So long a relay log that cannot be read is waited for: its reader may be about to start again."""
 _BEGINS_ANEW = frozenset({"change_source", "reset", "reset_all"})
 
 
 @final
 class RelayLogs:
-    """Reads the relay logs beside the server; without a directory it does nothing.
+    """Reads the relay logs of a server; without a directory it does nothing.
+
+    A channel whose files cannot be read for some seconds is left, with a ``gap`` that says why, and
+    so it is before each row that follows. It is read again from the head of the file that a row
+    names: that head has what was received before, so the next row is judged by all of it.
 
     Args:
         directory: Where the files are, None where they cannot be read.
@@ -54,7 +60,7 @@ class RelayLogs:
 
     def __init__(
         self,
-        directory: Path | None,
+        directory: LogDirectory | None,
         journal: TailJournal,
         notice: Callable[[str], None],
         clock_us: Callable[[], int],
@@ -69,7 +75,10 @@ class RelayLogs:
         """Of channels whose files began anew: the new ones."""
         self._waiting: dict[str, deque[tuple[int, Events | None]]] = {}
         """What has been read and not recorded, with when; None is what was lost."""
-        self._problem = ""
+        self._problems: dict[str, str] = {}
+        """Of channels that cannot be read: why, as last reported."""
+        self._unread_since: dict[str, int] = {}
+        """Of followed channels that cannot be read: since when."""
         self.anew: set[str] = set()
         if directory is not None:
             for channel, (base_name, number, position, goes_on) in journal.state.relays.items():
@@ -78,13 +87,18 @@ class RelayLogs:
 
     @property
     def reads_files(self) -> bool:
-        """Whether relay logs can be read at all."""
-        return self._directory is not None
+        """Whether the files of all channels are read."""
+        return self._directory is not None and not self._journal.state.unread_relays
 
     @property
-    def followed(self) -> list[str]:
-        """The channels whose files are read."""
-        return sorted(self._files)
+    def is_waiting(self) -> bool:
+        """Whether a channel cannot be read, and may be read again in some seconds."""
+        return bool(self._unread_since)
+
+    @property
+    def channels(self) -> list[str]:
+        """The channels whose files are read, or would be if they could."""
+        return sorted({*self._files, *self._journal.state.unread_relays})
 
     @property
     def opened_anew(self) -> list[str]:
@@ -101,9 +115,14 @@ class RelayLogs:
             if self._directory is not None:
                 base_name = self._files[channel].base_name
                 files = RelayFiles(self._directory, base_name, RelayCursor(1, MAGIC_LENGTH))
-                with suppress(OSError):  # reading reports it
+                try:
                     files.hold()
-                self._opened[channel] = files
+                except OSError as error:
+                    files.close()
+                    self._note_unread(channel, error, self._clock_us())
+                else:
+                    self._unread_since.pop(channel, None)
+                    self._opened[channel] = files
 
     def give_up(self) -> None:
         """The files of every channel may be others than those that were read.
@@ -111,6 +130,8 @@ class RelayLogs:
         So may be what was read last: it comes after a gap, and is left out.
         """
         self._waiting.clear()
+        for channel in list(self._unread_since):
+            self._leave(channel, self._problems[channel])
         for channel, files in self._files.items():
             files.is_anew = True
             self.anew.add(channel)
@@ -138,6 +159,9 @@ class RelayLogs:
             opened_s: When that start opened its first log file, seconds of the server's clock.
         """
         self.read()
+        for channel in list(self._unread_since):
+            # What it received until then would be read after the start.
+            self._leave(channel, self._problems[channel])
         for channel, waiting in self._waiting.items():
             files = self._files[channel]
             while waiting:
@@ -166,14 +190,29 @@ class RelayLogs:
         """Another server: its channels are others."""
         for channel in list(self._files):
             self._close(channel)
+        self._journal.state.unread_relays.clear()
+
+    def close(self) -> None:
+        """Let go of all files, as the process ends: where reading goes on stays known."""
+        for files in (*self._files.values(), *self._opened.values()):
+            files.close()
+        if self._directory is not None:
+            self._directory.close()
 
     def _close(self, channel: str) -> None:
         for files in (self._files.pop(channel, None), self._opened.pop(channel, None)):
             if files is not None:
                 files.close()
         self._waiting.pop(channel, None)
+        self._unread_since.pop(channel, None)
         self._journal.state.relays.pop(channel, None)
         self.anew.discard(channel)
+
+    def _leave(self, channel: str, why: str) -> None:
+        """Read a channel no more until a row names it: what it receives is not known."""
+        self._close(channel)
+        self._journal.state.unread_relays[channel] = why
+        self._record(channel, None)
 
     def renew(self, channel: str, record: Mapping[str, Any]) -> None:
         """Read a channel whose files began anew; the record has what was done to it."""
@@ -222,7 +261,9 @@ class RelayLogs:
 
     def _record(self, channel: str, events: Events | None) -> None:
         if events is None:
-            self._journal.server_record(RecordType.GAP, {"channel": channel})
+            why = self._journal.state.unread_relays.get(channel)
+            reason = {} if why is None else {"reason": why}
+            self._journal.server_record(RecordType.GAP, {"channel": channel, **reason})
         elif isinstance(events, EventRun):
             self._journal.relay_run(channel, events)
         else:
@@ -238,6 +279,8 @@ class RelayLogs:
                 for _, events in self._waiting.pop(record["channel"], ()):
                     self._record(record["channel"], events)
                 self._close(record["channel"])
+            if record["action"] == "reset_all":
+                self._journal.state.unread_relays.pop(record["channel"], None)
             self._journal.server_record(RecordType.CHANNEL, record)
 
     def read(self) -> None:
@@ -247,9 +290,13 @@ class RelayLogs:
             return
         was_stopped = any(files.is_stopped for files in self._files.values())
         for channel, files in list(self._files.items()):
-            self._read(channel, files, None)
+            if channel not in self.anew:
+                self._read(channel, files, None)
         if not was_stopped:
             self._stopped_us = self._clock_us()
+        for channel, since_us in list(self._unread_since.items()):
+            if self._clock_us() - since_us >= GRACE_US:
+                self._leave(channel, self._problems[channel])
 
     def read_row(self, body: Mapping[str, Any]) -> bool:
         """Record each relay log up to its coordinates in a row that belongs here.
@@ -270,30 +317,53 @@ class RelayLogs:
                 position = int(channel.get("relay_log_position"))
                 files = self._files.get(name)
                 if files is None or files.base_name != base_name:
-                    self._close(name)
-                    first = min(number, applied.get(name, number))
-                    files = RelayFiles(self._directory, base_name, RelayCursor(first, MAGIC_LENGTH))
-                    self._files[name] = files
+                    files = self._begin(name, base_name, number, applied.get(name, number))
                 # Every start up to the row has been recorded, whether it showed here or not.
                 files.starts = max(files.starts, number - files.cursor.number)
-                files.jumps = True
-                self._read(name, files, (number, position))
+                self._read_to(name, files, (number, position))
                 files.starts = 0
                 files.jumps = files.is_stopped = False
+                if name in self._unread_since:
+                    self._leave(name, self._problems[name])
+                    continue
                 self._read(name, files, None)
                 self.record(self._journal.state.ts, name, (number, position))
                 is_complete = is_complete and files.cursor[:2] >= (number, position)
         return is_complete
 
-    def _read(self, channel: str, files: RelayFiles, upto: tuple[int, int] | None) -> None:
+    def _begin(self, channel: str, base_name: str, number: int, applied: int) -> RelayFiles:
+        """Begin to read a channel in the file that its receiver writes, or its applier is in."""
+        assert self._directory is not None
+        self._close(channel)
+        is_unread = channel in self._journal.state.unread_relays
+        if is_unread:
+            # What comes between the last row and the head of this file stays unread.
+            self._waiting[channel] = deque([(self._clock_us(), None)])
+        first = number if is_unread else min(number, applied)
+        files = RelayFiles(self._directory, base_name, RelayCursor(first, MAGIC_LENGTH))
+        self._files[channel] = files
+        return files
+
+    def _read_to(self, channel: str, files: RelayFiles, position: LogPosition) -> None:
+        """Record a channel's relay log as far as it can be read, at most up to a position."""
+        before: RelayCursor | None = None
+        while files.cursor[:2] < position and before != files.cursor:
+            before = files.cursor
+            files.jumps = True
+            self._read(channel, files, position)
+            if channel not in self._unread_since:
+                self.record(self._journal.state.ts, channel, position)
+
+    def _read(self, channel: str, files: RelayFiles, upto: LogPosition | None) -> None:
+        begun = self._clock_us()
         try:
             events = files.read(upto)
         except (EventError, OSError) as error:
-            text = f"relay log of channel {channel!r} cannot be read: {error}"
-            if text != self._problem:
-                self._problem = text
-                self._notice(text)
+            self._note_unread(channel, error, begun)
             return
+        self._unread_since.pop(channel, None)
+        if self._problems.pop(channel, None) is not None:
+            self._notice(f"relay log of channel {channel!r} is read again")
         waiting = self._waiting.setdefault(channel, deque())
         now = self._clock_us()
         if files.lost and not files.is_anew:
@@ -303,6 +373,13 @@ class RelayLogs:
         waiting.extend((now, each) for each in events)
         if files.is_anew:
             self.anew.add(channel)
+
+    def _note_unread(self, channel: str, error: Exception, since_us: int) -> None:
+        self._unread_since.setdefault(channel, since_us)
+        text = str(error)
+        if text != self._problems.get(channel):
+            self._problems[channel] = text
+            self._notice(f"relay log of channel {channel!r} cannot be read: {text}")
 
 
 def _number_of(file: str) -> int:

@@ -506,7 +506,7 @@ class ServerHistory:
         if (
             collected.changes is not None
             and not self.relays.anew
-            and self._doubt_channels(collected.changes, self.relays.followed, seen=0)
+            and self._doubt_channels(collected.changes, self.relays.channels, seen=0)
         ):
             self.relays.give_up()
         return bool(self.relays.anew)

@@ -27,6 +27,8 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+RELAY_LOG_TOKEN_VARIABLE = "TALLYSTICK_RELAY_LOG_TOKEN"  # noqa: S105  its name, not its value
+TOKEN_LENGTH_MIN = 16
 PASSWORD_VARIABLE = "TALLYSTICK_MYSQL_PASSWORD"  # noqa: S105  its name, not its value
 USER_DEFAULT = "tallystick"
 PORT_DEFAULT = 3306
@@ -37,14 +39,37 @@ TlsMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_iden
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 Host = Annotated[str, Field(pattern=r"^[A-Za-z0-9._:%-]{1,255}$")]
+Port = Annotated[int, Field(ge=1, le=65_535)]
 ServerId = Annotated[int, Field(ge=1, le=2**32 - 1)]
 
+_READER = r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]{1,255}):[0-9]{1,5}$"
 _SERVER_ID_FIRST = 0xF000_0000
 
 
 def _dump_server_id() -> int:
     """A server id that no server of the fleet is likely to have: two of one id cut each other."""
     return _SERVER_ID_FIRST + secrets.randbelow(0x0FFF_FFFF)
+
+
+class RelayReaderSettings(BaseModel):
+    """Where a relay log reader is, and what shows who it is.
+
+    Attributes:
+        token: What it and whoever asks it have in common; never sent.
+        ca: Certificates of authorities as PEM; None: the system's, and on loopback no TLS.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    host: Host
+    port: Port
+    token: SecretStr
+    ca: Path | None = None
+
+    @property
+    def address(self) -> str:
+        """Host and port, for people."""
+        return _address(self.host, self.port)
 
 
 class ServerSettings(BaseModel):
@@ -57,6 +82,7 @@ class ServerSettings(BaseModel):
             for the stream of a binary log on this machine.
         ca: Certificates of authorities for ``verify_ca`` and ``verify_identity``, as PEM.
         relay_log_dir: Where its relay logs can be read here; None: they cannot.
+        relay_log_reader: What reads them on another host, instead; None: nothing does.
         server_id: With which the binary log is asked for, as a replica has one.
         cluster: The cluster that it counts to, None not given.
     """
@@ -65,13 +91,14 @@ class ServerSettings(BaseModel):
 
     name: Name
     host: Host = "127.0.0.1"
-    port: Annotated[int, Field(ge=1, le=65_535)] = PORT_DEFAULT
+    port: Port = PORT_DEFAULT
     user: Annotated[str, Field(min_length=1, max_length=32)] = USER_DEFAULT
     password: SecretStr | None = None
     tls: TlsMode = "preferred"
     ca: Path | None = None
     unix_socket: Path | None = None
     relay_log_dir: Path | None = None
+    relay_log_reader: RelayReaderSettings | None = None
     server_id: ServerId = Field(default_factory=_dump_server_id)
     cluster: Name | None = None
 
@@ -80,8 +107,11 @@ class ServerSettings(BaseModel):
         """Where the server is, for people: the socket, or host and port."""
         if self.unix_socket is not None:
             return str(self.unix_socket)
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
+        return _address(self.host, self.port)
+
+
+def _address(host: str, port: int) -> str:
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class _Entry(BaseModel):
@@ -90,7 +120,7 @@ class _Entry(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     host: Host | None = None
-    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    port: Port | None = None
     user: Annotated[str, Field(min_length=1, max_length=32)] | None = None
     password_file: Path | None = None
     option_file: Path | None = None
@@ -98,6 +128,9 @@ class _Entry(BaseModel):
     ca: Path | None = None
     unix_socket: Path | None = None
     relay_log_dir: Path | None = None
+    relay_log_reader: Annotated[str, Field(pattern=_READER)] | None = None
+    relay_log_token_file: Path | None = None
+    relay_log_ca: Path | None = None
     server_id: ServerId | None = None
     cluster: Name | None = None
 
@@ -105,6 +138,8 @@ class _Entry(BaseModel):
     def _one_secret(self) -> _Entry:
         if self.password_file is not None and self.option_file is not None:
             raise ValueError("password_file and option_file are both given")
+        if self.relay_log_dir is not None and self.relay_log_reader is not None:
+            raise ValueError("relay_log_dir and relay_log_reader are both given")
         return self
 
 
@@ -119,6 +154,9 @@ _EXPECTED = {
     "ca": "the path of a PEM file",
     "unix_socket": "the path of a socket",
     "relay_log_dir": "the path of a directory",
+    "relay_log_reader": "HOST:PORT",
+    "relay_log_token_file": "the path of a file",
+    "relay_log_ca": "the path of a PEM file",
     "server_id": "an integer from 1 to 4294967295",
     "cluster": _NAME_EXPECTED,
 }
@@ -191,6 +229,11 @@ def _settings(name: str, entry: _Entry, defaults: _Entry, where: str) -> ServerS
         values.pop("option_file", None)
     elif entry.option_file is not None:
         values.pop("password_file", None)
+    if entry.relay_log_dir is not None:
+        values.pop("relay_log_reader", None)
+    elif entry.relay_log_reader is not None:
+        values.pop("relay_log_dir", None)
+    _replace_relay_reader(values, where, name)
     password_file = values.pop("password_file", None)
     option_file = values.pop("option_file", None)
     options: dict[str, str] = {}
@@ -218,6 +261,47 @@ def _settings(name: str, entry: _Entry, defaults: _Entry, where: str) -> ServerS
         raise ServerSettingsError(
             f"{where}, {key} of {name!r}: expected {_EXPECTED.get(key, _NAME_EXPECTED)}"
         ) from None
+
+
+def _replace_relay_reader(values: dict[str, Any], where: str, name: str) -> None:
+    """Put the settings of a relay log reader where the entries of it are, if one is named."""
+    address = values.pop("relay_log_reader", None)
+    token_file, ca = values.pop("relay_log_token_file", None), values.pop("relay_log_ca", None)
+    if address is None:
+        return
+    host, _, port = address.rpartition(":")
+    token = read_relay_log_token(token_file, f"{where}, relay_log_token_file of {name!r}")
+    try:
+        values["relay_log_reader"] = RelayReaderSettings(
+            host=host.strip("[]"), port=int(port), token=SecretStr(token), ca=ca
+        )
+    except ValidationError:
+        raise ServerSettingsError(
+            f"{where}, relay_log_reader of {name!r}: expected {_EXPECTED['relay_log_reader']}"
+        ) from None
+
+
+def read_relay_log_token(path: Path | None, where: str) -> str:
+    """The token of a relay log reader, from a file, or else from the environment.
+
+    Args:
+        path: The file.
+        where: What names it, for messages.
+
+    Raises:
+        ServerSettingsError: There is none, or it is too short.
+    """
+    if path is not None:
+        token = _read_secret(path, where).strip()
+    else:
+        token = os.environ.get(RELAY_LOG_TOKEN_VARIABLE, "").strip()
+        where = f"{where} or {RELAY_LOG_TOKEN_VARIABLE}"
+    if len(token) < TOKEN_LENGTH_MIN:
+        raise ServerSettingsError(
+            f"{where}: expected the token of the relay log reader, {TOKEN_LENGTH_MIN} characters"
+            " or more"
+        )
+    return token
 
 
 # servers.toml

@@ -12,6 +12,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, final
 
@@ -21,6 +22,7 @@ from tallystick.producers.mysql.binlog_events import EventError
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.errors import MysqlError, RsaMissingError, UnsupportedServerError
 from tallystick.producers.mysql.relay_logs import RelayLogs
+from tallystick.producers.mysql.remote_directory import relay_log_directory
 from tallystick.producers.mysql.server_history import ServerHistory
 from tallystick.producers.mysql.server_now import learn_server
 from tallystick.producers.mysql.server_watch import (
@@ -98,7 +100,7 @@ class Tail:
         self._history = ServerHistory(
             settings.name,
             self.journal,
-            RelayLogs(settings.relay_log_dir, self.journal, self._notice, steady_clock_us),
+            RelayLogs(relay_log_directory(settings), self.journal, self._notice, steady_clock_us),
             notice=self._notice,
             clock_us=steady_clock_us,
             from_oldest=options.from_oldest,
@@ -136,6 +138,10 @@ class Tail:
             UnsupportedServerError: The server is no MySQL, or too old.
             OSError: The state cannot be saved.
         """
+        with closing(self._history.relays):
+            self._run(stop)
+
+    def _run(self, stop: threading.Event) -> None:
         history = self._history
         # What is published before the next save is found from the state saved here.
         self.journal.save()

@@ -46,6 +46,7 @@ class TailState:
         oldest_file: The oldest file of the list as last recorded.
         relays: Of each channel's next relay log event base name, file number and position, and
             whether the event before it leads to the next file.
+        unread_relays: Of each channel whose relay log could not be read, why; until it is read.
         channels: What the last row showed of each channel.
         saved_at_ms: When it was saved, milliseconds since 1970.
     """
@@ -64,6 +65,7 @@ class TailState:
     begun_in: str = ""
     oldest_file: str | None = None
     relays: dict[str, tuple[str, int, int, bool]] = field(default_factory=dict)
+    unread_relays: dict[str, str] = field(default_factory=dict)
     channels: dict[str, dict[str, Any]] = field(default_factory=dict)
     saved_at_ms: int = 0
 
@@ -98,6 +100,7 @@ class TailState:
         base_name, number = parse_log_file_name(file)
         goes_on = leads_on(base_name, event_type, text)
         self.relays[channel] = (base_name, number, end, goes_on)
+        self.unread_relays.pop(channel, None)
 
     def note(self, block: Block) -> None:
         """Take in what was published after the save."""
@@ -128,8 +131,16 @@ class TailState:
             self.changed(block.body(index).get("variables", {}))
         elif record_type == RecordType.BINLOG_RESET:
             self.reset()
+        elif record_type == RecordType.GAP:
+            self._note_gap(block.body(index))
         elif record_type == RecordType.BINLOG_PURGE:
             self.oldest_file = block.body(index).get("to_file", self.oldest_file)
+
+    def _note_gap(self, body: Mapping[str, Any]) -> None:
+        channel, why = body.get("channel"), body.get("reason")
+        if channel is not None and why is not None:
+            self.relays.pop(channel, None)
+            self.unread_relays[channel] = why
 
     def variable(self, name: str) -> Any:
         """A variable as last recorded."""

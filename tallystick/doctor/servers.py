@@ -10,20 +10,16 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from datetime import datetime, timezone
-from pathlib import Path
 from typing import Any
 
-from tallystick.coordinates.values.binlog import (
-    MAGIC_LENGTH,
-    format_log_file_name,
-    parse_log_file_name,
-)
+from tallystick.coordinates.values.binlog import MAGIC_LENGTH, parse_log_file_name
 from tallystick.doctor.checks import Answer, Place, failed, not_tried, passed, warning
 from tallystick.producers.mysql.binlog_dump import BinlogDump
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.connection import is_loopback
 from tallystick.producers.mysql.errors import MysqlError
-from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
+from tallystick.producers.mysql.log_directory import LogDirectory
+from tallystick.producers.mysql.remote_directory import RelayReaderError, relay_log_directory
 from tallystick.producers.mysql.rights import RightHeld
 from tallystick.producers.mysql.server_now import learn_server
 from tallystick.producers.mysql.settings import ServerSettings
@@ -31,6 +27,13 @@ from tallystick.producers.mysql.statements import Refused, Row, Session
 from tallystick.servers.discovery import DiscoveredServer, probe, refuse_repeated
 
 _SERVER_FIX = "docs/real_servers.md: host, port, user, password, tls"
+_RELAY_DIR_FIX = (
+    "set relay_log_dir to where this server's relay logs are, and let this user read there"
+)
+_RELAY_READER_FIX = (
+    "run tallystick relay-logs on this server's host with its relay log directory and this token"
+    " (docs/real_servers.md)"
+)
 _WITHOUT_ROW = "; where nobody can grant it: check --logs-only (docs/managed_servers.md)"
 CLOCKS_APART_S = 1.0
 DUMP_HEARTBEAT_S = 1.0
@@ -220,38 +223,40 @@ def relay_logs(settings: ServerSettings) -> Answer:
         return not_tried(f"SHOW REPLICA STATUS: {found.message}")
     if not channels:
         return passed("none: it is no replica")
-    if settings.relay_log_dir is None:
-        return not_tried("relay_log_dir is not set: rules on relay logs stay undecided")
-    for channel in channels:
-        problem = _relay_problem(settings.relay_log_dir, channel)
-        if problem:
-            return failed(
-                problem,
-                "set relay_log_dir to where this server's relay logs are, and let this user read"
-                " there",
-            )
-    return passed(f"of {len(channels)} channels, readable in {settings.relay_log_dir}")
+    directory = relay_log_directory(settings)
+    if directory is None:
+        return not_tried(
+            "relay_log_dir is not set, nor relay_log_reader: rules on relay logs stay undecided"
+        )
+    reader = settings.relay_log_reader
+    where = str(settings.relay_log_dir) if reader is None else f"reader {reader.address}"
+    with closing(directory):
+        for channel in channels:
+            problem = _relay_problem(directory, where, channel)
+            if problem:
+                return failed(problem, _RELAY_DIR_FIX if reader is None else _RELAY_READER_FIX)
+    return passed(f"of {len(channels)} channels, readable in {where}")
 
 
-def _relay_problem(directory: Path, channel: Row) -> str:
+def _relay_problem(directory: LogDirectory, where: str, channel: Row) -> str:
     """Why a channel's present relay log cannot be read; empty if it can."""
     name = str(channel.get("Relay_Log_File") or "")
     if not name:
         return ""  # its receiver has made none yet
     base_name, number = parse_log_file_name(name)
-    path = directory / format_log_file_name(base_name, number)
-    files = RelayFiles(directory, base_name, RelayCursor(number, MAGIC_LENGTH))
-    try:
-        with closing(files):
-            if number not in files.numbers():
-                return f"{str(path)!r} is not there"
-            files.read(upto=(number, MAGIC_LENGTH))
-            size = path.stat().st_size
-    except OSError as error:
-        return f"{str(path)!r} cannot be read: {error.strerror}"
     position = int(channel.get("Relay_Log_Pos") or 0)
+    try:
+        if number not in directory.numbers(base_name):
+            return f"{name!r} in {where} is not there"
+        with closing(directory.open(base_name, number)) as file:
+            file.read(0, MAGIC_LENGTH)
+            size = file.size()
+    except RelayReaderError as error:
+        return str(error)
+    except OSError as error:
+        return f"{name!r} in {where} cannot be read: {error.strerror}"
     if size < position:
-        return f"{str(path)!r} is another server's: it has {size:,} bytes, not {position:,}"
+        return f"{name!r} in {where} is another server's: it has {size:,} bytes, not {position:,}"
     return ""
 
 

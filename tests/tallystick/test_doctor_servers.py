@@ -18,7 +18,9 @@ from tallystick.producers.mysql.rights import rights_of
 from tallystick.producers.mysql_lab.layout import NAMES
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
+from tests.producers.mysql.test_relay_log_server import serving
 
+READER_TOKEN = "a token for tests only"
 SOURCE, REPLICA = "source-a", "replica-2"
 PASSWORD = "hunter2"
 
@@ -147,6 +149,37 @@ def test_a_server_without_relay_log_dir_is_not_tried_there(mysqld, doctor, tmp_p
     changed = config(mysqld, tmp_path, f'relay_log_dir = "{REPLICA}/data"', "")
     answer = doctor("--config", changed)[f"server {REPLICA}", "relay logs"]
     assert (ExitCode.CONSISTENT, "not tried") == (doctor.code, answer["state"])
+
+
+def test_relay_logs_of_another_host_are_tried_through_their_reader(
+    mysqld, doctor, tmp_path, monkeypatch
+):
+    """The one that is asked must be there, have the token, and read this server's files."""
+    monkeypatch.setenv("TALLYSTICK_RELAY_LOG_TOKEN", READER_TOKEN)
+
+    def relay_logs(port):
+        changed = config(
+            mysqld,
+            tmp_path,
+            f'relay_log_dir = "{REPLICA}/data"',
+            f'relay_log_reader = "127.0.0.1:{port}"',
+        )
+        return doctor("--config", changed)[f"server {REPLICA}", "relay logs"]
+
+    with serving(mysqld.servers[REPLICA].data_directory) as (reader, _):
+        answer = relay_logs(reader.port)
+        assert "ok" == answer["state"]
+        assert f"readable in reader 127.0.0.1:{reader.port}" in answer["text"]
+        monkeypatch.setenv("TALLYSTICK_RELAY_LOG_TOKEN", "another token than this")
+        assert "the token is another one" in relay_logs(reader.port)["text"]
+        monkeypatch.setenv("TALLYSTICK_RELAY_LOG_TOKEN", READER_TOKEN)
+    answer = relay_logs(reader.port)
+    assert (ExitCode.MISUSE, "failed") == (doctor.code, answer["state"])
+    assert f"relay log reader 127.0.0.1:{reader.port}: Connection refused" in answer["text"]
+    assert "tallystick relay-logs" in answer["fix"]
+    with serving(mysqld.servers[SOURCE].data_directory) as (other, _):
+        answer = relay_logs(other.port)
+        assert ("failed", True) == (answer["state"], "is not there" in answer["text"])
 
 
 def test_a_server_id_that_is_taken_is_named(mysqld, doctor, tmp_path):

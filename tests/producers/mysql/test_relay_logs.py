@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import json
 import struct
 import time
 from collections import deque
+from copy import deepcopy
 from pathlib import Path
+from typing import final
 
 import pytest
 
 from tallystick.coordinates.events.journal import RecordType, concatenate
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.binlog import EventType
-from tallystick.producers.mysql.relay_logs import RelayLogs
+from tallystick.producers.mysql import relay_files
+from tallystick.producers.mysql.binlog_events import EventError
+from tallystick.producers.mysql.event_runs import count_of
+from tallystick.producers.mysql.log_directory import LocalDirectory, LocalFile
+from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
+from tallystick.producers.mysql.relay_logs import GRACE_US, RelayLogs
 from tallystick.producers.mysql.tail_journal import TailJournal
 from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.publisher import MemorySink
 from tests.producers.mysql.test_binlog_events import event
-from tests.producers.mysql.test_tail_parts import HEAD
+from tests.producers.mysql.test_tail_parts import HEAD, rotate, types
 
 
 def test_a_reset_of_one_channel_tells_nothing_of_another(tmp_path: Path) -> None:
@@ -26,7 +35,7 @@ def test_a_reset_of_one_channel_tells_nothing_of_another(tmp_path: Path) -> None
     )
     recorded: list[tuple[RecordType, object]] = []
     journal.server_record = lambda kind, body: recorded.append((kind, body.get("channel")))
-    relays = RelayLogs(tmp_path, journal, lambda _: None, clock_us=lambda: 900)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, lambda _: None, clock_us=lambda: 900)
     # An event that was lost is reported as a gap.
     for channel in ("one", "two"):
         relays._waiting[channel] = deque([(500, None)])
@@ -58,7 +67,7 @@ def test_a_place_is_told_with_the_rest_of_its_group(
     (tmp_path / "relay.000001").write_bytes(HEAD + previous + b"".join(events))
     sink = MemorySink()
     journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
-    relays = RelayLogs(tmp_path, journal, lambda _: None, clock_us=lambda: 900)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, lambda _: None, clock_us=lambda: 900)
     relays.open({"": "relay.000001"})
     begin = len(HEAD + previous)
     position = begin + sum(map(len, events[:within]))
@@ -85,7 +94,7 @@ def test_files_of_a_boot_wait_for_its_start_though_one_before_them_is_gone(tmp_p
     """A tail that lags records two starts after the second: a file of the second is read early."""
     sink = MemorySink()
     journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
-    relays = RelayLogs(tmp_path, journal, lambda _: None, clock_us=lambda: 900)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, lambda _: None, clock_us=lambda: 900)
     (tmp_path / "relay.000001").write_bytes(opened_at(10))
     relays.open({"": "relay.000001"})
     (tmp_path / "relay.000003").write_bytes(opened_at(30))
@@ -104,3 +113,217 @@ def test_files_of_a_boot_wait_for_its_start_though_one_before_them_is_gone(tmp_p
     assert starts[0] > files.index("relay.000001")
     assert starts[1] < files.index("relay.000003") < starts[2] < files.index("relay.000004")
     relays.forget()
+
+
+@final
+class Flaky:
+    """A directory that can be away, as one whose relay log reader is."""
+
+    session = 1
+
+    def __init__(self, path: Path) -> None:
+        self._local = LocalDirectory(path)
+        self.is_away = False
+
+    def numbers(self, base_name: str) -> list[int]:
+        self._expect()
+        return self._local.numbers(base_name)
+
+    def open(self, base_name: str, number: int) -> LocalFile:
+        self._expect()
+        return self._local.open(base_name, number)
+
+    def close(self) -> None:
+        self._local.close()
+
+    def _expect(self) -> None:
+        if self.is_away:
+            raise OSError("reader db2: away")
+
+
+@final
+class Followed:
+    """A replica of one channel whose relay log is in a directory that can be away."""
+
+    def __init__(self, path: Path, state: TailState | None = None) -> None:
+        self.path = path
+        self.directory = Flaky(path)
+        self.now = 0
+        self.notices: list[str] = []
+        self.sink = MemorySink()
+        self.journal = TailJournal(
+            "a", self.sink, state or TailState(epoch=1), state_file=None, clock=time.monotonic
+        )
+        self.relays = RelayLogs(
+            self.directory, self.journal, self.notices.append, clock_us=lambda: self.now
+        )
+
+    def write(self, number: int, *events: bytes) -> None:
+        (self.path / f"relay.{number:06}").write_bytes(HEAD + b"".join(events))
+
+    def row(self, number: int, position: int) -> bool:
+        """Have a row that names these coordinates."""
+        self.now += 1
+        self.journal.advance(self.now)
+        channel = {
+            "channel_name": "",
+            "relay_log_file": f"relay.{number:06}",
+            "relay_log_position": position,
+        }
+        return self.relays.read_row({"row": {"REPLICATION": {"channels": [channel]}}})
+
+    def records(self) -> list[str]:
+        """What has been recorded: gaps with their reasons, events by file and type."""
+        self.journal.save()
+        found = []
+        for line in block_to_lines(concatenate(self.sink.blocks)):
+            record = json.loads(line)
+            if record["kind"] == "gap":
+                found.append(f"gap: {record.get('reason')}")
+            elif record["kind"] == "relay":
+                found.append(f"{record['file'][-1]} {record['type']}")
+        return found
+
+
+XID = event(EventType.XID, bytes(8))
+FD = "FORMAT_DESCRIPTION"
+AWAY = "gap: reader db2: away"
+
+
+def test_a_reader_that_is_away_for_a_moment_costs_nothing(tmp_path: Path) -> None:
+    """What is read afterwards goes on where it was; a row waits for that."""
+    replica = Followed(tmp_path)
+    replica.write(1)
+    assert replica.row(1, len(HEAD))
+    replica.write(1, XID)
+    replica.directory.is_away = True
+    replica.relays.read()
+    assert replica.relays.is_waiting
+    replica.now += GRACE_US - 1
+    replica.relays.read()
+    assert replica.relays.is_waiting
+    replica.directory.is_away = False
+    replica.relays.read()
+    assert not replica.relays.is_waiting
+    assert replica.row(1, len(HEAD + XID))
+    assert [f"1 {FD}", "1 XID"] == replica.records()
+    assert ["relay log of channel '' cannot be read: reader db2: away",
+            "relay log of channel '' is read again"] == replica.notices  # fmt: skip
+    replica.relays.close()
+
+
+def test_a_reader_that_stays_away_is_a_gap_before_each_row(tmp_path: Path) -> None:
+    """With its name; then reading begins with the head of the file that a row names."""
+    replica = Followed(tmp_path)
+    replica.write(1, XID)
+    assert replica.row(1, len(HEAD + XID))
+    replica.directory.is_away = True
+    replica.relays.read()
+    replica.now += GRACE_US
+    replica.relays.read()
+    assert (False, False) == (replica.relays.is_waiting, replica.relays.reads_files)
+    assert [""] == replica.relays.channels
+    before = [f"1 {FD}", "1 XID", AWAY]
+    assert before == replica.records()
+    assert replica.row(1, len(HEAD + XID))
+    assert replica.row(1, len(HEAD + XID))
+    assert [*before, AWAY, AWAY] == replica.records()
+    assert 1 == len(replica.notices)
+    replica.write(2, XID, XID)
+    replica.directory.is_away = False
+    replica.relays.read()
+    assert replica.row(2, len(HEAD + XID))
+    assert replica.relays.reads_files
+    replica.now += 1
+    replica.relays.record(replica.now)
+    read = [AWAY, f"2 {FD}", "2 XID", "2 XID"]
+    assert [*before, AWAY, AWAY, *read] == replica.records()
+    replica.relays.close()
+
+
+def test_a_start_does_not_wait_for_a_reader(tmp_path: Path) -> None:
+    """What the boot before received would be read after the start, so it is left."""
+    replica = Followed(tmp_path)
+    replica.write(1)
+    assert replica.row(1, len(HEAD))
+    replica.write(1, XID)
+    replica.directory.is_away = True
+    replica.relays.leave_boot(5)
+    assert [f"1 {FD}", AWAY] == replica.records()
+    replica.directory.is_away = False
+    replica.relays.started(5)
+    replica.relays.read()
+    replica.relays.record(replica.now + 1)
+    assert [f"1 {FD}", AWAY] == replica.records()
+    replica.relays.close()
+
+
+def test_a_channel_that_began_anew_unread_is_left(tmp_path: Path) -> None:
+    """A count of statements shows it; nothing of what was read before is recorded after that."""
+    replica = Followed(tmp_path)
+    replica.write(1, XID)
+    assert replica.row(1, len(HEAD + XID))
+    replica.write(1, XID, XID)
+    replica.now += 1
+    replica.relays.read()
+    replica.directory.is_away = True
+    replica.relays.read()
+    replica.relays.give_up()
+    replica.relays.record(replica.now)
+    assert [f"1 {FD}", "1 XID", AWAY] == replica.records()
+    assert set() == replica.relays.anew
+    replica.relays.administer([{"channel": "", "action": "reset_all"}])
+    assert ([], True) == (replica.relays.channels, replica.relays.reads_files)
+    replica.relays.close()
+
+
+def test_what_could_not_be_read_is_known_to_the_next_tail(tmp_path: Path) -> None:
+    """From its saved state, and from the journal after it."""
+    first = Followed(tmp_path)
+    first.write(1)
+    assert first.row(1, len(HEAD))
+    read = deepcopy(first.journal.state)
+    first.directory.is_away = True
+    assert first.row(1, len(HEAD) + 1)
+    first.journal.save()
+    for block in first.sink.blocks:
+        read.note(block)
+    assert ({}, {"": "reader db2: away"}) == (read.relays, read.unread_relays)
+    for state in (first.journal.state, read):
+        second = Followed(tmp_path, deepcopy(state))
+        assert second.row(1, len(HEAD))
+        assert [AWAY, f"1 {FD}"] == second.records()
+        assert {} == second.journal.state.unread_relays
+        for block in second.sink.blocks:
+            state.note(block)
+        assert {} == state.unread_relays
+        second.relays.close()
+    first.relays.close()
+
+
+def test_much_is_recorded_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What one call brings is held in memory: a row calls until its position is reached."""
+    monkeypatch.setattr(relay_files, "_TURN_BYTES", 1)
+    monkeypatch.setattr(relay_files, "CHUNK_BYTES", len(XID))
+    replica = Followed(tmp_path)
+    replica.write(1, XID, XID, XID, rotate("relay.000002"))
+    replica.write(2, XID, XID)
+    files = RelayFiles(replica.directory, "relay", RelayCursor(1, 4))
+    assert [1, 1] == [count_of(*files.read()), count_of(*files.read())]
+    files.close()
+    replica.relays.open({"": "relay.000001"})
+    assert replica.row(2, len(HEAD + XID))
+    recorded = replica.records()
+    assert [f"1 {FD}", *3 * ["1 XID"], "1 ROTATE", f"2 {FD}", "2 XID", "2 XID"] == recorded
+    replica.relays.close()
+
+
+def test_what_was_read_before_an_error_is_not_lost(tmp_path: Path) -> None:
+    """A reader may go while a file is read: reading has come so far."""
+    (tmp_path / "relay.000001").write_bytes(HEAD + XID + event(EventType.XID, b"")[:9] + 10 * b"\0")
+    files = RelayFiles(LocalDirectory(tmp_path), "relay", RelayCursor(1, 4))
+    assert [15] == types(files)
+    assert len(HEAD) == files.cursor.position
+    with pytest.raises(EventError, match="expected an event"):
+        files.read()
+    files.close()

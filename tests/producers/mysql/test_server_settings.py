@@ -115,9 +115,62 @@ def test_a_file_of_servers_is_read_with_its_defaults(tmp_path):
     )
 
 
+TOKEN = "a token for tests only"
+
+
+def test_a_relay_log_reader_has_its_token_from_a_file_or_the_environment(tmp_path, monkeypatch):
+    """A server's own way to its relay logs replaces that of the defaults; no token is shown."""
+    monkeypatch.setenv("TALLYSTICK_RELAY_LOG_TOKEN", f"{TOKEN}, of the environment")
+    (tmp_path / "token").write_text(f"{TOKEN}\n")
+    (tmp_path / "token").chmod(0o600)
+    path = config(
+        tmp_path,
+        """
+        [defaults]
+        relay_log_reader = "[::1]:9475"
+        relay_log_ca = "ca.pem"
+        [servers.a]
+        [servers.b]
+        relay_log_reader = "db2.example:9476"
+        relay_log_token_file = "token"
+        [servers.c]
+        relay_log_dir = "/var/lib/mysql"
+        """,
+    )
+    a, b, c = load_servers(path, ())
+    assert ("[::1]:9475", "db2.example:9476") == (
+        a.relay_log_reader.address,
+        b.relay_log_reader.address,
+    )
+    assert (tmp_path / "ca.pem", "::1") == (a.relay_log_reader.ca, a.relay_log_reader.host)
+    tokens = [one.relay_log_reader.token.get_secret_value() for one in (a, b)]
+    assert [f"{TOKEN}, of the environment", TOKEN] == tokens
+    assert (None, Path("/var/lib/mysql")) == (c.relay_log_reader, c.relay_log_dir)
+    assert TOKEN not in repr((a, b))
+
+
+@pytest.mark.parametrize(
+    ("token", "said"),
+    [(None, "TALLYSTICK_RELAY_LOG_TOKEN: expected"), ("short", "16 characters or more")],
+)
+def test_a_relay_log_reader_needs_a_token(tmp_path, monkeypatch, token, said):
+    """One that cannot be guessed."""
+    monkeypatch.delenv("TALLYSTICK_RELAY_LOG_TOKEN", raising=False)
+    if token is not None:
+        monkeypatch.setenv("TALLYSTICK_RELAY_LOG_TOKEN", token)
+    path = config(tmp_path, "[servers.a]\nrelay_log_reader = 'db2:9475'")
+    with pytest.raises(ServerSettingsError, match=f"relay_log_token_file of 'a'.*{said}"):
+        load_servers(path, ())
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
+        ("[servers.a]\nrelay_log_reader = 'db2'", "expected HOST:PORT, found 'db2'"),
+        (
+            "[servers.a]\nrelay_log_reader = 'db2:1'\nrelay_log_dir = '/x'",
+            "relay_log_dir and relay_log_reader are both given",
+        ),
         ("[servers.a]\nhost = 1", r"servers\.a\.host: expected a host name or address, found 1"),
         ("[servers.a]\nport = 0", r"servers\.a\.port: expected an integer from 1 to 65535"),
         ("[servers.a]\ntls = 'yes'", r"servers\.a\.tls: expected one of disabled, preferred"),

@@ -25,6 +25,7 @@ from tallystick.producers.mysql.binlog_dump import (
 from tallystick.producers.mysql.channel_watch import ChannelWatch
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.event_runs import EventRun
+from tallystick.producers.mysql.log_directory import LocalDirectory
 from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.relay_logs import RelayLogs
@@ -200,7 +201,7 @@ def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> Non
     """It may be of before or after that: what was done is recorded first, then a new row."""
     sink = MemorySink()
     journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
-    relays = RelayLogs(tmp_path, journal, print, lambda: 1)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, print, lambda: 1)
     history = ServerHistory(
         "a", journal, relays, notice=print, clock_us=lambda: 1, from_oldest=False
     )
@@ -494,7 +495,7 @@ def rotate(name: str) -> bytes:
 
 
 def relay(tmp_path: Path) -> RelayFiles:
-    return RelayFiles(tmp_path, "relay", RelayCursor(1, 4))
+    return RelayFiles(LocalDirectory(tmp_path), "relay", RelayCursor(1, 4))
 
 
 def types(files: RelayFiles, **more: Any) -> list[int]:
@@ -612,7 +613,7 @@ def test_a_relay_log_is_of_the_source_that_was_described_before_and_after(
     """
     sink = MemorySink()
     journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
-    relays = RelayLogs(tmp_path, journal, print, lambda: 1)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, print, lambda: 1)
     history = ServerHistory(
         "a", journal, relays, notice=print, clock_us=lambda: 1, from_oldest=False
     )
