@@ -40,7 +40,7 @@ def relay_logs(
         Path | None, typer.Option(help="PEM with the certificate's key.", show_default=False)
     ] = None,
 ) -> None:
-    """Show a tail on another host what the relay logs of this one hold, until stopped.
+    """Show a tail on another host the relay logs of this one, until stopped.
 
     It runs beside a server, reads the files of one directory, and writes nothing. Lengths, GTIDs,
     checksums and positions leave the host, rows and texts of statements do not. tail names it with
