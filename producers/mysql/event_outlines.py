@@ -28,7 +28,7 @@ from tallystick.producers.mysql.binlog_events import (
 if TYPE_CHECKING:
     from tallystick.producers.mysql.log_directory import LogFile
 
-CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 1 << 20
 """So much of a file is read in one step; an event may be longer."""
 _WHOLE_TYPES = frozenset(
     {
@@ -42,7 +42,7 @@ _WHOLE_TYPES = frozenset(
 )
 _IS_WHOLE = bytes(event_type in _WHOLE_TYPES for event_type in range(256))
 _QUERY = int(EventType.QUERY)
-_LENGTH = struct.Struct("<9xI")
+_TYPE_AND_LENGTH = struct.Struct("<4xB4xI")
 _ZEROS_MIN = 64
 """Fewer are sent as they are."""
 
@@ -64,7 +64,7 @@ def outline(file: LogFile, position: int, length: int) -> list[Part]:
     chunk = bytearray(file.read(position, min(length, CHUNK_BYTES)))
     events = min(MAGIC_LENGTH, len(chunk)) if position == 0 else 0
     if events == 0 and len(chunk) >= EVENT_HEADER_LENGTH:
-        (first,) = _LENGTH.unpack_from(chunk)
+        _, first = _TYPE_AND_LENGTH.unpack_from(chunk)
         if len(chunk) < first <= length:
             whole = _long_event(file, position, chunk, first)
             if whole is not None:
@@ -91,32 +91,39 @@ def _kept_of(chunk: bytearray, at: int, length: int) -> bytes:
     head_end = body + QUERY_HEAD_LENGTH
     if chunk[at + 4] != _QUERY or end < head_end:
         return bytes(chunk[at:body])
-    statement = body + query_statement_offset(bytes(chunk[body:head_end]))
-    text = bytes(chunk[statement:end])
+    head = bytes(chunk[at:head_end])
+    statement = body + query_statement_offset(head[EVENT_HEADER_LENGTH:])
+    text = bytes(chunk[statement : min(end, statement + QUERY_HEAD_MAX + CHECKSUM_LENGTH)])
     # Whether a checksum follows it, only the beginning of the file shows.
-    texts = (text[:QUERY_HEAD_MAX], text[:-CHECKSUM_LENGTH][:QUERY_HEAD_MAX])
-    if all(query_verb(each) == QueryVerb.STATEMENT for each in texts):
-        return bytes(chunk[at:head_end])
-    return bytes(chunk[at:head_end]) + bytes(statement - head_end) + texts[0]
+    is_verb = (
+        query_verb(text[:-CHECKSUM_LENGTH]) != QueryVerb.STATEMENT
+        or query_verb(text[:QUERY_HEAD_MAX]) != QueryVerb.STATEMENT
+    )
+    return head + bytes(statement - head_end) + text[:QUERY_HEAD_MAX] if is_verb else head
 
 
 def _blank(chunk: bytearray, at: int) -> list[tuple[int, int]]:
-    """Find what is left out from an offset on: begins and ends, in order."""
+    """Blank what is left out from an offset on.
+
+    Returns:
+        Where what is blank begins and ends, in order, but for a few bytes here and there.
+    """
     gaps = []
     size = len(chunk)
     while size - at >= EVENT_HEADER_LENGTH:
-        (length,) = _LENGTH.unpack_from(chunk, at)
+        kind, length = _TYPE_AND_LENGTH.unpack_from(chunk, at)
         if length < EVENT_HEADER_LENGTH + CHECKSUM_LENGTH:
             break  # no event: whoever reads it reports that
-        kind = chunk[at + 4]
         if not _IS_WHOLE[kind]:
             begin, end = at + EVENT_HEADER_LENGTH, min(at + length - CHECKSUM_LENGTH, size)
             if kind == _QUERY:
                 kept = _kept_of(chunk, at, length)
-                chunk[at : at + len(kept)] = kept
                 begin = at + len(kept)
-            if begin < end:
+                chunk[at:begin] = kept
+            if end - begin >= _ZEROS_MIN:
                 gaps.append((begin, end))
+            elif begin < end:
+                chunk[begin:end] = bytes(end - begin)
         at += length
     return gaps
 
@@ -125,10 +132,7 @@ def _parts(chunk: bytearray, gaps: list[tuple[int, int]]) -> list[Part]:
     found = []
     at = 0
     for begin, end in gaps:
-        if end - begin < _ZEROS_MIN:
-            chunk[begin:end] = bytes(end - begin)
-        else:
-            found.append((bytes(chunk[at:begin]), end - begin))
-            at = end
+        found.append((bytes(chunk[at:begin]), end - begin))
+        at = end
     found.append((bytes(chunk[at:]), 0))
     return found

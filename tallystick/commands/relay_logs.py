@@ -13,7 +13,7 @@ from tallystick import terminal
 from tallystick.errors import MisuseError
 from tallystick.process import stopping
 
-NICENESS = 10
+NICENESS = 5
 LISTEN = "127.0.0.1:9475"
 
 
