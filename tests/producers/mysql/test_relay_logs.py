@@ -8,24 +8,32 @@ import time
 from collections import deque
 from copy import deepcopy
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, Any, cast, final
 
 import pytest
 
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import RecordType, concatenate
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.mysql import relay_files
 from tallystick.producers.mysql.binlog_events import EventError
+from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.event_runs import count_of
 from tallystick.producers.mysql.log_directory import LocalDirectory, LocalFile
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.relay_logs import GRACE_US, RelayLogs
+from tallystick.producers.mysql.server_history import ServerHistory
+from tallystick.producers.mysql.server_watch import Collected
 from tallystick.producers.mysql.tail_journal import TailJournal
+from tallystick.producers.mysql.tail_options import TailOptions
 from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.publisher import MemorySink
 from tests.producers.mysql.test_binlog_events import event
-from tests.producers.mysql.test_tail_parts import HEAD, rotate, types
+from tests.producers.mysql.test_tail_parts import HEAD, Asked, rotate, types
+
+if TYPE_CHECKING:
+    from tallystick.producers.mysql.server_watch import ServerWatch
 
 
 def test_a_reset_of_one_channel_tells_nothing_of_another(tmp_path: Path) -> None:
@@ -165,12 +173,7 @@ class Followed:
         """Have a row that names these coordinates."""
         self.now += 1
         self.journal.advance(self.now)
-        channel = {
-            "channel_name": "",
-            "relay_log_file": f"relay.{number:06}",
-            "relay_log_position": position,
-        }
-        return self.relays.read_row({"row": {"REPLICATION": {"channels": [channel]}}})
+        return self.relays.read_row(row_of(number, position))
 
     def records(self) -> list[str]:
         """What has been recorded: gaps with their reasons, events by file and type."""
@@ -182,6 +185,8 @@ class Followed:
                 found.append(f"gap: {record.get('reason')}")
             elif record["kind"] == "relay":
                 found.append(f"{record['file'][-1]} {record['type']}")
+            elif record["kind"] == "log_status":
+                found.append("row" if "row" in record else "error")
         return found
 
 
@@ -238,6 +243,61 @@ def test_a_reader_that_stays_away_is_a_gap_before_each_row(tmp_path: Path) -> No
     replica.relays.record(replica.now)
     read = [AWAY, f"2 {FD}", "2 XID", "2 XID"]
     assert [*before, AWAY, AWAY, *read] == replica.records()
+    replica.relays.close()
+
+
+def row_of(number: int, position: int) -> dict[str, Any]:
+    """An answer of a replica without a binary log."""
+    channel = {
+        "channel_name": "",
+        "relay_log_file": f"relay.{number:06}",
+        "relay_log_position": position,
+    }
+    return {"collection_id": "c1", "row": {"REPLICATION": {"channels": [channel]}}}
+
+
+@pytest.mark.parametrize("is_back", [True, False])
+def test_a_row_waits_for_a_reader_that_is_away(tmp_path: Path, *, is_back: bool) -> None:
+    """It is taken again when the reader is back, and judged without relay logs when it is not."""
+    replica = Followed(tmp_path)
+    replica.write(1)
+    assert replica.row(1, len(HEAD))
+    history = ServerHistory(
+        "a",
+        replica.journal,
+        replica.relays,
+        notice=print,
+        clock_us=lambda: replica.now,
+        from_oldest=False,
+    )
+    scheduler = CollectionScheduler(replica.journal, history, TailOptions(hold_s=-1), None)
+    request, watch = CollectRequest("c1", 0), Asked()
+    replica.write(1, XID)
+
+    def answer() -> None:
+        scheduler.hand_on(cast("ServerWatch", watch))
+        collected = Collected(request, row_of(1, len(HEAD + XID)), replica.now)
+        scheduler.collected(collected)
+        scheduler.settle()
+
+    scheduler.ask(request)
+    replica.directory.is_away = True
+    answer()
+    assert (0, True) == (scheduler.answers, scheduler.holds_events)
+    scheduler.settle()
+    assert 0 == scheduler.answers
+    if is_back:
+        replica.directory.is_away = False
+    else:
+        replica.now += GRACE_US
+    scheduler.settle()
+    assert [request] * 1 == watch.asked
+    if is_back:
+        assert 0 == scheduler.answers
+        answer()
+    assert (1, 1 + is_back) == (scheduler.answers, len(watch.asked))
+    read = [f"1 {FD}", "1 XID"] if is_back else [f"1 {FD}", AWAY, AWAY]
+    assert [*read, "row"] == replica.records()
     replica.relays.close()
 
 
