@@ -47,6 +47,8 @@ RETRY_S = 0.25
 RETRY_MAX_S = 5.0
 _NO_READER = "it is no relay log reader"
 _SHOWN_BYTES = 200
+_RELEASED_MAX = 100
+"""So many files are let go with one question: its length is limited."""
 
 
 class RelayReaderError(OSError):
@@ -118,7 +120,8 @@ class RemoteDirectory:
         """The numbers of all files of a log that are there."""
         if self._wire is None:
             self._connect()
-        released, self._released = self._released, []
+        released = self._released[:_RELEASED_MAX]
+        del self._released[:_RELEASED_MAX]
         document = self._ask(op="list", base_name=base_name, close=released)
         try:
             numbers = sorted(numbers_in(document, "numbers"))

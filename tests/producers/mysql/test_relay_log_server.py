@@ -161,7 +161,7 @@ def test_files_that_were_held_are_not_read_after_a_restart_of_the_reader(tmp_pat
 
 
 def test_who_has_another_token_reads_nothing(tmp_path: Path) -> None:
-    """And is told so, while others go on."""
+    """And learns why, while others go on."""
     with serving(tmp_path) as (server, notices), asking(server.port) as directory:
         assert [] == directory.numbers("relay")
         with (
@@ -364,6 +364,21 @@ def test_strangers_and_files_are_limited(tmp_path: Path, monkeypatch: pytest.Mon
             assert b"1 files are open" in ask(wire, op="open", base_name="relay", number=1)
             ask(wire, op="list", base_name="relay", close=[1])
             assert IS_JSON == ask(wire, op="open", base_name="relay", number=1)[:1]
+
+
+def test_many_files_are_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one question some, so that it is not too long; all of them with the next ones."""
+    monkeypatch.setattr(relay_log_server, "REQUEST_MAX_BYTES", 800)
+    for number in range(1, 401):
+        (tmp_path / f"relay.{number:06}").write_bytes(HEAD)
+    with serving(tmp_path) as (server, _), asking(server.port) as directory:
+        for _ in range(3):
+            numbers = directory.numbers("relay")
+            for file in [directory.open("relay", number) for number in numbers]:
+                file.close()
+            for _ in range(4):
+                directory.numbers("relay")
+        assert 1 == directory.session
 
 
 def test_with_tls_both_sides_know_each_other(tmp_path: Path) -> None:
