@@ -51,9 +51,9 @@ PURGE_WAITS_FOR_GTID_PERSIST = register(
         ),
         sources=("WL#9211, Key design points 2 to 4",),
         remedy=(
-            "Nothing is lost before a crash: let the persister catch up (FLUSH BINARY LOGS stores"
-            " all logged GTIDs in the table), compare the table with gtid_executed, and report the"
-            " server's version."
+            "Nothing is lost before a crash: let the persister catch up (FLUSH LOCAL BINARY LOGS"
+            " stores all logged GTIDs in the table), compare the table with gtid_executed, and"
+            " report the server's version."
         ),
         verify=(GTID_TABLE, sql("SELECT @@GLOBAL.gtid_executed;")),
         cases={
@@ -198,7 +198,7 @@ GTID_PERSISTED_IN_TIME = register(
         sources=("WL#9211, Key design points 2 and 3",),
         remedy=(
             "Look for what blocks the thread: a lock on mysql.gtid_executed, a full disk, a server"
-            " that stands still. FLUSH BINARY LOGS stores all logged GTIDs meanwhile."
+            " that stands still. FLUSH LOCAL BINARY LOGS stores all logged GTIDs meanwhile."
         ),
         verify=(GTID_TABLE, not_executed("gtid")),
         cases={

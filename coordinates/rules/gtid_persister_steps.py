@@ -52,7 +52,7 @@ GTID_PERSISTER_STEPS_COMPLETE = register(
         sources=("WL#9211, Key design points 2 and 4",),
         remedy=(
             "Before the server is restarted compare mysql.gtid_executed with gtid_executed; FLUSH"
-            " BINARY LOGS stores all logged GTIDs in the table. Report the server's version."
+            " LOCAL BINARY LOGS stores all logged GTIDs in the table. Report the server's version."
         ),
         verify=(GTID_TABLE, not_executed("missing")),
         cases={
@@ -90,7 +90,7 @@ UNDO_PURGE_STEPS_COMPLETE = register(
         sources=("WL#9211, Key design point 3 and I-4",),
         remedy=(
             "Nothing is lost yet. Report the server's version; until it is corrected keep undo"
-            " logs by leaving a read view open, or store GTIDs by FLUSH BINARY LOGS."
+            " logs by leaving a read view open, or store GTIDs by FLUSH LOCAL BINARY LOGS."
         ),
         verify=(GTID_TABLE, INNODB_STATUS),
         cases={
