@@ -154,6 +154,7 @@ class InstanceAudit(ServerRecordReader):
                 f"expected a block of instance {self.instance_id!r}, got {block.instance_id!r}"
             )
         if len(block):
+            self.server.journal_cluster = block.cluster or None
             fresh = self._admit(block)
             if fresh is not None:
                 self._read(fresh)

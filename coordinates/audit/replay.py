@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tallystick.coordinates.audit.culprits import culprits, evidence_refused
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.homes import Homes
 from tallystick.coordinates.audit.incidents import incidents_of_history
 from tallystick.coordinates.audit.instance import InstanceAudit, failure_text
 from tallystick.coordinates.audit.missing_answers import missing_answers
@@ -66,8 +67,9 @@ def audit_history(
         JournalError: A record cannot be read.
     """
     result = AuditResult(disabled=disabled)
-    instances: dict[str, InstanceAudit] = {}
-    fleet_events: list[FleetEvent] = []
+    instances: dict[tuple[str, str], InstanceAudit] = {}
+    fleet_events: dict[str, list[FleetEvent]] = {}
+    homes = Homes()
     findings: dict[str, Finding] = {}
 
     def take(output: AuditOutput | FleetOutput) -> None:
@@ -77,26 +79,35 @@ def audit_history(
         if isinstance(output, FleetOutput):
             result.checks += output.checks
 
-    def take_instance(output: AuditOutput) -> None:
+    def take_instance(cluster: str, output: AuditOutput) -> None:
         take(output)
         result.cuts += output.cuts
         # One step at the end: so the order in which instances come makes no difference.
-        fleet_events.extend(output.fleet_events)
+        fleet_events.setdefault(cluster, []).extend(output.fleet_events)
 
     for block in blocks:
         result.events += len(block)
-        audit = instances.get(block.instance_id)
+        key = block.cluster, block.instance_id
+        audit = instances.get(key)
         if audit is None:
-            audit = instances[block.instance_id] = InstanceAudit(block.instance_id, disabled)
+            audit = instances[key] = InstanceAudit(block.instance_id, disabled)
+        result.observations += homes.enter(block.instance_id, block.cluster)
         output, _ = audit.absorb_or_refuse(block)
-        take_instance(output)
-    for audit in instances.values():
-        take_instance(audit.finish_or_refuse())
-    fleet, of_fleet, refused = _compare(fleet_events, disabled, goes_on=goes_on)
-    for each in of_fleet:
-        take(each)
-    result.observations += refused
-    starts = {e.instance_id: e.ts for e in reversed(fleet_events) if e.kind is FleetEventKind.BOOT}
+        take_instance(block.cluster, output)
+    for (cluster, _), audit in instances.items():
+        take_instance(cluster, audit.finish_or_refuse())
+    events = [event for of_cluster in fleet_events.values() for event in of_cluster]
+    homes.identify_all(result.cuts, events)
+    for cluster, of_cluster in sorted(fleet_events.items()):
+        away = {name for name, home in homes.away().items() if home != cluster}
+        fleet, of_fleet, refused = _compare(of_cluster, away, disabled, goes_on=goes_on)
+        result.topology += fleet.topology()
+        for each in of_fleet:
+            take(each)
+        result.observations += refused
+    named = homes.name_sources(result.observations, result.checks)
+    result.observations, result.checks = named
+    starts = {e.instance_id: e.ts for e in reversed(events) if e.kind is FleetEventKind.BOOT}
     for cut, observation in list(missing_answers(result.cuts, starts)):
         result.cuts.append(cut)
         result.observations.append(observation)
@@ -104,22 +115,30 @@ def audit_history(
     result.observations.sort(key=lambda o: (o.ts, o.instance_id, o.epoch, o.sequence))
     result.cuts.sort(key=lambda c: (c.ts, c.instance_id, c.scope != "instance", c.channel or ""))
     result.checks = gravest(result.checks)
-    result.incidents = incidents_of_history(
-        result.findings, result.cuts, result.checks, fleet_events
-    )
-    result.topology = fleet.topology()
-    result.instances = sorted(instances)
+    result.incidents = incidents_of_history(result.findings, result.cuts, result.checks, events)
+    result.topology.sort(key=lambda edge: (edge.replica, edge.channel))
+    result.instances = sorted(homes.of)
     return result
 
 
 def _compare(
-    fleet_events: list[FleetEvent], disabled: frozenset[str], *, goes_on: bool
+    fleet_events: list[FleetEvent], away: Iterable[str], disabled: frozenset[str], *, goes_on: bool
 ) -> tuple[FleetAudit, list[FleetOutput], list[Observation]]:
-    """Compare all instances, and leave those out whose evidence raises."""
+    """Compare the instances of a cluster, and leave those out whose evidence raises.
+
+    Args:
+        fleet_events: Of all of them, each one's in the order of its journal.
+        away: Those whose journals went on in another cluster: here they have no end.
+        disabled: Names of rules that are not judged.
+        goes_on: Whether the end of the others shows nothing.
+    """
 
     def compare(events: list[FleetEvent]) -> tuple[FleetAudit, list[FleetOutput]]:
         fleet = FleetAudit(disabled)
-        return fleet, [fleet.absorb(events), fleet.give_up() if goes_on else fleet.finish()]
+        outputs = [fleet.absorb(events)]
+        for name in away:
+            fleet.retire(name)
+        return fleet, [*outputs, fleet.give_up() if goes_on else fleet.finish()]
 
     def of(names: Iterable[str]) -> list[FleetEvent]:
         wanted = set(names)

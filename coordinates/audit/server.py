@@ -32,17 +32,24 @@ class Server:
     what forbids least.
 
     Attributes:
-        cluster: The cluster that its producer counts it to, None not known.
+        start_cluster: The cluster that its last ``start`` names, None not known.
+        journal_cluster: The cluster that the messages of its journal name; None: they name none.
         has_started: Whether a ``start`` was read.
     """
 
     server_uuid: str | None = None
     server_id: int | None = None
     version: str | None = None
-    cluster: str | None = None
+    start_cluster: str | None = None
+    journal_cluster: str | None = None
     profile: str = "mysql-8.0"
     variables: dict[str, Any] = field(default_factory=dict)
     has_started: bool = False
+
+    @property
+    def cluster(self) -> str | None:
+        """The cluster that its producer counts it to, None not known."""
+        return self.journal_cluster or self.start_cluster
 
     def started(self, body: Mapping[str, Any]) -> None:
         """Take over a ``start`` record.
@@ -57,7 +64,7 @@ class Server:
             self.server_id = body["server_id"]
         self.has_started = True
         self.version = body.get("version", self.version)
-        self.cluster = body.get("cluster", self.cluster)
+        self.start_cluster = body.get("cluster", self.start_cluster)
         self.profile = body.get("profile", self.profile)
         self.changed(body.get("variables", {}))
 

@@ -38,6 +38,8 @@ BLOCK_BYTES_MAX = 16 * 2**20
 """No block is larger; a producer splits long before, at its broker's limit."""
 
 METADATA_KEYS = ("schema_version", "instance_id", "epoch", "first_sequence", "count")
+CLUSTER = "cluster"
+"""The metadata that only the blocks of an instance have that belongs to a cluster."""
 
 _DICTIONARY = pa.dictionary(pa.int32(), pa.utf8())
 _FIELDS = [
@@ -88,13 +90,14 @@ def seal_stream(stream: Any) -> bytes:
 
 def block_headers(block: Block) -> list[tuple[str, bytes]]:
     """The headers of the block's message; its schema metadata holds the same."""
-    return [
+    headers = [
         ("schema_version", b"%d" % SCHEMA_VERSION),
         ("instance_id", block.instance_id.encode()),
         ("epoch", b"%d" % block.epoch),
         ("first_sequence", b"%d" % block.first_sequence),
         ("count", b"%d" % len(block)),
     ]
+    return [*headers, (CLUSTER, block.cluster.encode())] if block.cluster else headers
 
 
 def decode_block(
@@ -117,7 +120,8 @@ def decode_block(
     """
     batch = _read_batch(_unsealed(data))
     metadata = _check_schema(batch.schema)
-    instance_id = _read_instance(metadata[b"instance_id"])
+    instance_id = _read_name(metadata[b"instance_id"], "instance")
+    cluster = _read_name(metadata[b"cluster"], "cluster") if b"cluster" in metadata else ""
     if key is not None and key != metadata[b"instance_id"]:
         raise BlockError(
             f"a block of instance {instance_id!r} under the key {key[:80]!r}: expected the instance"
@@ -146,6 +150,7 @@ def decode_block(
         files=dictionaries["file"],
         sids=_sids(dictionaries["sid"], f"{where}, column 'sid'"),
         texts=_texts(batch.column(len(COLUMNS))),
+        cluster=cluster,
     )
     check_records(block, where)
     return block
@@ -248,16 +253,15 @@ def _check_schema(schema: Any) -> Mapping[bytes, bytes]:
     return metadata
 
 
-def _read_instance(raw: bytes) -> str:
+def _read_name(raw: bytes, of: str) -> str:
     try:
-        instance_id = raw.decode()
+        name = raw.decode()
     except UnicodeDecodeError:
-        raise BlockError(f"a block whose instance {raw[:80]!r} is no UTF-8") from None
+        raise BlockError(f"a block whose {of} {raw[:80]!r} is no UTF-8") from None
     try:
-        return instance_name(instance_id)
+        return instance_name(name)
     except FieldError as error:
-        shown = repr(instance_id)[:80]
-        raise BlockError(f"a block of instance {shown}: expected {error.expected}") from None
+        raise BlockError(f"a block of {of} {repr(name)[:80]}: expected {error.expected}") from None
 
 
 def _number(metadata: Mapping[bytes, bytes], name: str) -> int:
@@ -269,15 +273,15 @@ def _number(metadata: Mapping[bytes, bytes], name: str) -> int:
 
 
 def _check_headers(headers: Iterable[tuple[str, bytes]], metadata: Mapping[bytes, bytes]) -> None:
-    missing = set(METADATA_KEYS)
+    missing = {*METADATA_KEYS, *([CLUSTER] if CLUSTER.encode() in metadata else [])}
     for name, value in headers:
-        if name in METADATA_KEYS:
+        if name in METADATA_KEYS or name == CLUSTER:
             missing.discard(name)
-            expected = metadata[name.encode()]
+            expected = metadata.get(name.encode())
             if value != expected:
                 raise BlockError(
                     f"a message whose header {name!r} is {repr(value)[:80]}: its block has"
-                    f" {expected[:80]!r}"
+                    f" {'none' if expected is None else repr(expected[:80])}"
                 )
     if missing:
         raise BlockError(f"a message without the header {min(missing)!r}")

@@ -144,6 +144,7 @@ class Block:
         sids: Dictionary of column ``sid``: ``uuid`` or ``uuid:tag``, lower case.
         texts: Record index to text: a PREVIOUS_GTIDS event's set, a ROTATE's next file, a GTID that
             could not be read, a SERVER record's JSON body.
+        cluster: The cluster that its producer counts the instance to; empty: none.
     """
 
     instance_id: str
@@ -154,6 +155,7 @@ class Block:
     files: tuple[str, ...]
     sids: tuple[str, ...]
     texts: Mapping[int, str]
+    cluster: str = ""
 
     def __len__(self) -> int:
         return len(self.columns["stream"])
@@ -189,6 +191,7 @@ class Block:
             files=self.files,
             sids=self.sids,
             texts=kept,
+            cluster=self.cluster,
         )
 
 
@@ -259,10 +262,14 @@ class BlockBuilder:
         instance_id: The instance that all records belong to.
         epoch: The producer's epoch.
         first_sequence: Sequence number of the next record.
+        cluster: The cluster that the instance belongs to; empty: none.
     """
 
-    def __init__(self, instance_id: str, *, epoch: int = 0, first_sequence: int = 0) -> None:
+    def __init__(
+        self, instance_id: str, *, epoch: int = 0, first_sequence: int = 0, cluster: str = ""
+    ) -> None:
         self.instance_id = instance_id
+        self.cluster = cluster
         self.epoch = epoch
         self.next_sequence = first_sequence
         self._clear()
@@ -423,6 +430,7 @@ class BlockBuilder:
             files=tuple(self._files.index),
             sids=tuple(self._sids.index),
             texts=self._texts,
+            cluster=self.cluster,
         )
         self.next_sequence += count
         self._clear()
@@ -433,7 +441,8 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     """One block of all records of ``blocks``, which must follow each other without a gap.
 
     Raises:
-        JournalError: The blocks are of several instances or epochs, or do not follow each other.
+        JournalError: The blocks are of several instances, clusters or epochs, or do not follow each
+            other.
     """
     if not blocks:
         raise JournalError("expected at least one block, got none")
@@ -443,15 +452,16 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     texts: dict[int, str] = {}
     expected = first.first_sequence
     for block in blocks:
-        if (block.instance_id, block.epoch, block.first_sequence) != (
+        if (block.instance_id, block.cluster, block.epoch, block.first_sequence) != (
             first.instance_id,
+            first.cluster,
             first.epoch,
             expected,
         ):
             raise JournalError(
-                f"expected the block of instance {first.instance_id!r}, epoch {first.epoch}, "
-                f"sequence {expected}; got {block.instance_id!r}, {block.epoch}, "
-                f"{block.first_sequence}"
+                f"expected the block of instance {first.instance_id!r}, cluster {first.cluster!r}, "
+                f"epoch {first.epoch}, sequence {expected}; got {block.instance_id!r}, "
+                f"{block.cluster!r}, {block.epoch}, {block.first_sequence}"
             )
         texts.update((i + expected - first.first_sequence, t) for i, t in block.texts.items())
         for name in COLUMNS:
@@ -473,6 +483,7 @@ def concatenate(blocks: Sequence[Block]) -> Block:
         files=tuple(dictionaries["file"].index),
         sids=tuple(dictionaries["sid"].index),
         texts=texts,
+        cluster=first.cluster,
     )
 
 

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 BLOCK_SIZE = 4096
 
-_ENVELOPE = ("kind", "instance", "ts", "epoch", "sequence")
+_ENVELOPE = ("kind", "instance", "ts", "epoch", "sequence", "cluster")
 
 
 BAD_LINES_MAX = 20
@@ -227,6 +227,11 @@ class _Reader:
             ts = self.ts + 1
         if type(ts) is not int or not 0 <= ts <= INT64_MAX:
             raise FieldError(f"an integer from 0 to {INT64_MAX}", ts, "ts")
+        # A start has it as its own field, too.
+        is_start = record_type is RecordType.START
+        cluster = record.get("cluster") if is_start else record.pop("cluster", None)
+        if cluster is not None:
+            self._label(journal, cluster)
         if "sequence" in record or "epoch" in record:
             self._put(journal, record.pop("sequence", None), record.pop("epoch", None))
         if ts < journal.ts:
@@ -259,6 +264,17 @@ class _Reader:
         self.journals[instance_id] = journal
         return journal
 
+    def _label(self, journal: _Journal, value: Any) -> None:
+        """The cluster of the records from here on, and of those that wait and have none."""
+        try:
+            cluster = instance_name(value)
+        except FieldError as error:
+            raise error.under("cluster") from None
+        builder = journal.builder
+        if builder.cluster not in ("", cluster) and len(builder):
+            self.finished.append((journal.first_line, builder.build()))
+        builder.cluster = cluster
+
     def _put(self, journal: _Journal, sequence: Any, epoch: Any) -> None:
         for key, value in (("sequence", sequence), ("epoch", epoch)):
             if value is not None and (type(value) is not int or not 0 <= value < INT64_MAX):
@@ -278,7 +294,9 @@ class _Reader:
             self.finished.append((journal.first_line, old.build()))
         # What was lost, or comes again, shows nothing about the clock.
         journal.ts = 0
-        journal.builder = BlockBuilder(old.instance_id, epoch=epoch, first_sequence=sequence)
+        journal.builder = BlockBuilder(
+            old.instance_id, epoch=epoch, first_sequence=sequence, cluster=old.cluster
+        )
 
     def add_heartbeats(self) -> None:
         for order, journal in enumerate(self.journals.values()):

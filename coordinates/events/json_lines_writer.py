@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block
 
 _print = json.JSONEncoder(separators=(",", ":")).encode
-_ENVELOPE = frozenset({"kind", "instance", "ts", "epoch", "sequence"})
+_ENVELOPE = frozenset({"kind", "instance", "ts", "epoch", "sequence", "cluster"})
 _TYPES = [_print(code) for code in range(256)]
 for _event_type in EventType:
     _TYPES[_event_type] = _print(_event_type.name)
@@ -66,6 +66,9 @@ def block_to_lines(block: Block) -> Iterator[str]:
         # To print a shape's lines at once takes half the time of one line after the other.
         for row, line in zip(rows.tolist(), _Shape(block, columns, rows).lines(), strict=True):
             lines[row] = line
+    if block.cluster and lines and not _is_start(block, 0):
+        # It holds from a line on, and the lines of other blocks may be in front of these.
+        lines[0] = f'{lines[0][:-1]},"cluster":{_print(block.cluster)}}}'
     yield from lines
 
 
@@ -181,6 +184,11 @@ class _Shape:
         self._values.append([_print(self._block.texts[row]) for row in self._rows.tolist()])
 
 
+def _is_start(block: Block, i: int) -> bool:
+    kind = int(block.columns["stream"][i]), int(block.columns["type"][i])
+    return kind == (Stream.SERVER, RecordType.START)
+
+
 def _server_record(block: Block, i: int) -> str:
     record_type = RecordType(int(block.columns["type"][i]))
     record: dict[str, Any] = {
@@ -195,4 +203,6 @@ def _server_record(block: Block, i: int) -> str:
     if channel >= 0 and record_type in KINDS_WITH_CHANNEL:
         body.setdefault("channel", block.channels[channel])
     record.update((key, value) for key, value in body.items() if key not in _ENVELOPE)
+    if _is_start(block, i) and (cluster := block.cluster or body.get("cluster")):
+        record["cluster"] = cluster
     return _print(record)

@@ -73,11 +73,17 @@ _OF_EVENT_KEY: Mapping[str, Schema] = {
     "next_file": _LOG_FILE,
     "query": {"enum": [verb.name.replace("_", " ") for verb in QueryVerb if verb]},
 }
+_INSTANCE: Schema = {
+    **_NAME,
+    "maxLength": INSTANCE_BYTES_MAX,
+    "pattern": r"^[^\u0000-\u001f\u007f]+$",
+}
 _ENVELOPE: Mapping[str, Schema] = {
-    "instance": {**_NAME, "maxLength": INSTANCE_BYTES_MAX, "pattern": r"^[^\u0000-\u001f\u007f]+$"},
+    "instance": _INSTANCE,
     "ts": _COUNT,
     "epoch": {**_COUNT, "maximum": INT64_MAX - 1},
     "sequence": {**_COUNT, "maximum": INT64_MAX - 1},
+    "cluster": _INSTANCE,
 }
 _GROUPS_OF_TYPES = (
     GTID_TYPES,
@@ -121,7 +127,7 @@ def _kinds() -> Iterator[tuple[str, Schema]]:
         kind = record_type.name.lower()
         for case, each in _cases(shape):
             title = f"{kind}.{case}" if case else kind
-            properties = {"kind": {"const": kind}, **_ENVELOPE, **_properties(each)}
+            properties = {"kind": {"const": kind}, **_properties(each), **_ENVELOPE}
             if case and isinstance(shape, Cases):
                 properties[shape.key] = {"const": case}
             yield title, _object(properties, {"kind", "instance", *each.required}, each)

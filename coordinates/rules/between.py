@@ -176,6 +176,11 @@ def adds_to(
 ANONYMOUS = "an anonymous group"
 
 NOT_IN_FLEET = reason("source_not_in_fleet", "{source} is not in the fleet", Lack.SERVER)
+SOURCE_ELSEWHERE = reason(
+    "source_in_another_cluster",
+    "{source} is instance {other} of {home}, and instances of different clusters are not compared",
+    Lack.SERVER,
+)
 SOURCE_UNKNOWN = reason("source_unknown", "the source of the channel is not known", Lack.SERVER)
 AMBIGUOUS = reason(
     "source_ambiguous", "another instance reports the same server_uuid as the source", Lack.SERVER

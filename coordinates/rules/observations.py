@@ -21,6 +21,12 @@ EPOCH_BEGAN = reason(
     " its state; what happened in between is unknown, and what was known is held against nothing",
     Lack.JOURNAL,
 )
+CLUSTER_CHANGED = reason(
+    "journal_cluster_changed",
+    "its journal named {before} and names {cluster}: it is read there as a journal that begins, and"
+    " what is known from before is held against nothing",
+    Lack.JOURNAL,
+)
 RECORDS_MISSING = reason(
     "journal_records_missing", "records {first} to {last} are missing", Lack.JOURNAL
 )
@@ -129,8 +135,13 @@ SETTINGS_UNREADABLE = reason(
 )
 FLEET_STATE_UNREADABLE = reason(
     "fleet_state_unreadable",
-    "{error}. Comparisons between instances and open collections begin anew. To judge everything"
-    " again: tallystick rebuild.",
+    "{error}. Open collections begin anew. To judge everything again: tallystick rebuild.",
+    Lack.AUDIT,
+)
+COMPARISONS_UNREADABLE = reason(
+    "comparisons_unreadable",
+    "{error}. Comparisons between instances begin anew. To judge everything again: tallystick"
+    " rebuild.",
     Lack.AUDIT,
 )
 BEGINNING_LOST = reason(

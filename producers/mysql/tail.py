@@ -95,7 +95,12 @@ class Tail:
         self._to_notice = notice
         self._clock = time.monotonic
         self.journal = TailJournal(
-            settings.name, sink, state, state_file=state_file, clock=self._clock
+            settings.name,
+            sink,
+            state,
+            state_file=state_file,
+            clock=self._clock,
+            cluster=settings.cluster or "",
         )
         self._history = ServerHistory(
             settings.name,

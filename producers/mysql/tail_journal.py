@@ -31,6 +31,7 @@ class TailJournal:
         state: How far it has come; kept up to date.
         state_file: Where the state is saved; None: nowhere.
         clock: Seconds that never fall.
+        cluster: The cluster that the instance belongs to; empty: none.
 
     Attributes:
         state: How far it has come.
@@ -45,6 +46,7 @@ class TailJournal:
         *,
         state_file: Path | None,
         clock: Callable[[], float],
+        cluster: str = "",
     ) -> None:
         self.state = state
         self.records = 0
@@ -53,7 +55,7 @@ class TailJournal:
         self._sink = sink
         self._state_file = state_file
         self._builder = BlockBuilder(
-            instance_id, epoch=state.epoch, first_sequence=state.next_sequence
+            instance_id, epoch=state.epoch, first_sequence=state.next_sequence, cluster=cluster
         )
         self._linger = BlockLinger(
             self._builder, sink, clock=clock, block_size=BLOCK_RECORDS, linger_s=LINGER_S

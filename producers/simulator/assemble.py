@@ -251,12 +251,14 @@ class Fleet:
         variables = self._variables()
         self.bus.emit(VARIABLES, plan.instance_id, variables)
         journal = JournalWriter(plan.instance_id, self.clock)
+        journal = self.bus.emit(JOURNAL, plan.instance_id, self.clock, journal)
+        journal.cluster = self.scenario.cluster or ""
         instance = Instance(
             instance_id=plan.instance_id,
             server_uuid=uuid,
             server_id=number,
             version=VERSION,
-            journal=self.bus.emit(JOURNAL, plan.instance_id, self.clock, journal),
+            journal=journal,
             variables=variables,
         )
         instance.add(
