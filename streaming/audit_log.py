@@ -25,6 +25,7 @@ from tallystick.coordinates.values.checksum import checksum
 from tallystick.coordinates.values.errors import StateDamagedError, StateError
 from tallystick.streaming.instance_step import (
     BlockRow,
+    JournalKey,
     KeyResult,
     Messages,
     absorb_runs,
@@ -63,7 +64,8 @@ class Entry(NamedTuple):
         number: One more than that of the entry before.
         kind: Whether ``data`` is the state of an audit (``moved``: written when the segment began),
             blocks of a micro-batch, or why instances may have been forgotten.
-        names: The instances, as JSON.
+        names: Whose it is, as JSON: of an instance's log its journals, each a cluster and an
+            instance; of a fleet's log its cluster.
         data: Ends with a checksum of its own, or has one in front.
         check: Checksum of the other columns.
     """
@@ -110,18 +112,18 @@ class AuditLog:
         next_number: int | None = None,
     ) -> None:
         self._disabled = disabled
-        self._audits: dict[str, InstanceAudit] = {}
+        self._audits: dict[JournalKey, InstanceAudit] = {}
         # Of those that are not made yet: their states, and the messages of each step since.
-        self._states: dict[str, bytes] = {}
-        self._rows: dict[str, list[list[BlockRow]]] = defaultdict(list)
+        self._states: dict[JournalKey, bytes] = {}
+        self._rows: dict[JournalKey, list[list[BlockRow]]] = defaultdict(list)
         # Of those that cannot be made: why.
-        self._lost: dict[str, str] = {}
+        self._lost: dict[JournalKey, str] = {}
         # Why instances may have been forgotten, and the entry that says so.
         self._forgotten, self._forgotten_at = "", -1
         self._is_damaged = False
-        # By instance: the entry from which on it is made, and how large its state was.
-        self._since: dict[str, int] = {}
-        self._sizes: dict[str, int] = {}
+        # By journal: the entry from which on it is made, and how large its state was.
+        self._since: dict[JournalKey, int] = {}
+        self._sizes: dict[JournalKey, int] = {}
         # By segment that is not empty, its first entry; of the newest, what came into it.
         self._begins = {0: 0}
         self._segment, self._cost, self.next_number = 0, 0, 0
@@ -139,7 +141,7 @@ class AuditLog:
             if at and entry.number != self.next_number:
                 damage = damage or f"entry {self.next_number} of the log of states is missing"
             self.next_number = entry.number + 1
-            if _head_checksum(*entry[:3]) != entry.check:
+            if head_checksum(*entry[:3]) != entry.check:
                 damage = damage or f"entry {entry.number} of the log of states is damaged"
             elif entry.kind == _FORGOTTEN:
                 self._forgotten, self._forgotten_at = (
@@ -147,7 +149,7 @@ class AuditLog:
                     entry.number,
                 )
             elif entry.kind in {_AUDIT, _MOVED}:
-                [name] = json.loads(entry.names)
+                [name] = _journals(entry)
                 self._cost += len(entry.data) if entry.kind == _AUDIT else 0
                 self._states[name] = entry.data
                 self._sizes[name], self._since[name] = len(entry.data), entry.number
@@ -164,7 +166,7 @@ class AuditLog:
             self._lost = dict.fromkeys(self._since, damage)
 
     def _load_rows(self, entry: Entry) -> None:
-        names: list[str] = json.loads(entry.names)
+        names = _journals(entry)
         for name in names:
             self._since.setdefault(name, entry.number)
         try:
@@ -179,11 +181,11 @@ class AuditLog:
 
     # Audits
 
-    def _audit(self, name: str, first: Block | None) -> tuple[InstanceAudit, AuditOutput]:
+    def _audit(self, name: JournalKey, first: Block | None) -> tuple[InstanceAudit, AuditOutput]:
         """An instance's audit, and if it was lost, what that brings.
 
         Args:
-            name: The instance.
+            name: Its journal.
             first: The first block that follows.
         """
         held = self._audits.get(name)
@@ -199,7 +201,7 @@ class AuditLog:
                 audit = (
                     self._begun(name)
                     if saved is None
-                    else InstanceAudit.from_bytes(saved, name, self._disabled)
+                    else InstanceAudit.from_bytes(saved, name.instance_id, self._disabled)
                 )
                 for rows in steps:
                     absorb_runs(audit, read(name, rows))
@@ -214,12 +216,12 @@ class AuditLog:
         settings = b"" if saved is None or steps or lost else saved
         return audit, audit.lose_state(settings, error, first)
 
-    def _begun(self, name: str) -> InstanceAudit:
-        return InstanceAudit(name, disabled=self._disabled)
+    def _begun(self, name: JournalKey) -> InstanceAudit:
+        return InstanceAudit(name.instance_id, disabled=self._disabled)
 
-    def finish(self) -> dict[str, list[AuditOutput]]:
+    def finish(self) -> dict[JournalKey, list[AuditOutput]]:
         """The history of all instances ends here: what each audit decides."""
-        outputs: dict[str, list[AuditOutput]] = {}
+        outputs: dict[JournalKey, list[AuditOutput]] = {}
         for name in sorted(self._since):
             audit, begun = self._audit(name, None)
             outputs[name] = [begun, audit.finish_or_refuse()]
@@ -227,23 +229,25 @@ class AuditLog:
 
     # Steps
 
-    def step(self, rows: Mapping[str, Sequence[BlockRow]], store: Store) -> dict[str, KeyResult]:
+    def step(
+        self, rows: Mapping[JournalKey, Sequence[BlockRow]], store: Store
+    ) -> dict[JournalKey, KeyResult]:
         """Absorb the messages of a micro-batch; whatever is raised stays with what raises it.
 
         An instance of which nothing can be made begins anew, and its rows are undecided until the
         journal has shown enough again.
 
         Args:
-            rows: By instance its messages, in any order.
+            rows: By journal its messages, in any order.
             store: Has the log as it was before, and takes what is added.
 
         Returns:
             What each instance has brought. Messages of which none can be read make nothing known
             where nothing was: their key need not be an instance.
         """
-        results: dict[str, KeyResult] = {}
-        logged: dict[str, list[BlockRow]] = {}
-        saved: list[str] = []
+        results: dict[JournalKey, KeyResult] = {}
+        logged: dict[JournalKey, list[BlockRow]] = {}
+        saved: list[JournalKey] = []
         for name in sorted(rows):
             messages = read(name, rows[name])
             refused = [(row, block) for row, block in messages if isinstance(block, str)]
@@ -264,7 +268,7 @@ class AuditLog:
             self._write(logged, saved, results, store)
         return results
 
-    def _step(self, name: str, messages: Messages, store: Store) -> tuple[KeyResult, bool]:
+    def _step(self, name: JournalKey, messages: Messages, store: Store) -> tuple[KeyResult, bool]:
         """One instance's messages; and whether whoever reads them again finds the same audit."""
         first = next((block for _, block in messages if not isinstance(block, str)), None)
         audit, begun = self._audit(name, first)
@@ -286,16 +290,16 @@ class AuditLog:
 
     def _write(
         self,
-        logged: dict[str, list[BlockRow]],
-        saved: list[str],
-        results: dict[str, KeyResult],
+        logged: dict[JournalKey, list[BlockRow]],
+        saved: list[JournalKey],
+        results: dict[JournalKey, KeyResult],
         store: Store,
     ) -> None:
         """Add messages to the log, and the states of some audits.
 
         Args:
-            logged: Messages, by instance.
-            saved: Instances whose states are written instead.
+            logged: Messages, by journal.
+            saved: Journals whose states are written instead.
             results: Takes what comes to light of instances that had no messages.
             store: Takes the entries.
         """
@@ -333,7 +337,7 @@ class AuditLog:
         if is_full:
             self._clear_unneeded(store)
 
-    def _state(self, name: str) -> tuple[bytes, AuditOutput]:
+    def _state(self, name: JournalKey) -> tuple[bytes, AuditOutput]:
         """An instance's state as bytes; and if it was lost, or there are none, what that brings."""
         self._audits[name], lost = self._audit(name, None)
         try:
@@ -362,13 +366,18 @@ class AuditLog:
         self._segment, self._cost = number, 0
         self._begins[number] = self.next_number
 
-    def _entry(self, kind: str, names: list[str], data: bytes) -> Entry:
+    def _entry(self, kind: str, names: list[JournalKey], data: bytes) -> Entry:
         number, text = self.next_number, json.dumps(names)
         self.next_number += 1
-        return Entry(number, kind, text, data, _head_checksum(number, kind, text))
+        return Entry(number, kind, text, data, head_checksum(number, kind, text))
 
 
-def _head_checksum(number: int, kind: str, names: str) -> int:
+def _journals(entry: Entry) -> list[JournalKey]:
+    return [JournalKey(*names) for names in json.loads(entry.names)]
+
+
+def head_checksum(number: int, kind: str, names: str) -> int:
+    """Of the columns of an entry but its data."""
     return checksum(f"{number} {kind} {names}".encode())
 
 
@@ -377,10 +386,10 @@ def _cost(rows: Sequence[BlockRow]) -> int:
 
 
 def _parts(
-    rows: Mapping[str, Sequence[BlockRow]],
-) -> Iterator[dict[str, Sequence[BlockRow]]]:
+    rows: Mapping[JournalKey, Sequence[BlockRow]],
+) -> Iterator[dict[JournalKey, Sequence[BlockRow]]]:
     """The rows of instances in parts that are no larger than an entry should be."""
-    part: dict[str, Sequence[BlockRow]] = {}
+    part: dict[JournalKey, Sequence[BlockRow]] = {}
     cost = 0
     for name, of in rows.items():
         if part and cost + _cost(of) > ENTRY_COST_MAX:
@@ -392,7 +401,7 @@ def _parts(
         yield part
 
 
-def _encode_rows(rows: Mapping[str, Sequence[BlockRow]]) -> bytes:
+def _encode_rows(rows: Mapping[JournalKey, Sequence[BlockRow]]) -> bytes:
     """The rows of instances, by the instances' numbers, with a checksum behind."""
     numbered = [(number, row) for number, of in enumerate(rows.values()) for row in of]
     headers = [row.headers for _, row in numbered]

@@ -1,8 +1,9 @@
 """The auditor's stateful operator: the audits of the instances of a bucket, inside Spark.
 
-Instances are put into buckets, so that what an instance costs is its audit, and not a call of
-Spark's for each. The audits of a bucket are held by the Python worker between micro-batches, and
-their log is in the state store (``audit_log``).
+Whole clusters are put into buckets, so that what an instance costs is its audit, and not a call of
+Spark's for each, and instances are compared where their audits are. The audits of a bucket are held
+by the Python worker between micro-batches, and their logs are in the state store (``audit_log``,
+``fleet_log``).
 """
 
 from __future__ import annotations
@@ -16,13 +17,20 @@ from pyspark import TaskContext
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from tallystick.streaming.audit_log import AuditLog, Entry
-from tallystick.streaming.instance_step import BlockRow, KeyResult
+from tallystick.coordinates.audit.finding_collector import FleetOutput
+from tallystick.coordinates.state_codec import encode
+from tallystick.streaming.audit_log import Entry
+from tallystick.streaming.bucket import Bucket, Judging, Numbers
+from tallystick.streaming.fleet_log import Span
+from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
+from tallystick.streaming.orders import PROPERTY, Orders
 from tallystick.streaming.schema import (
     AUDIT_ROWS,
     BUCKET,
+    CLUSTER,
     DEAD_LETTER,
     DEAD_LETTER_BYTES_MAX,
+    FLEET_NAME,
     LOG_ENTRY,
     LOG_NAMES,
     LOG_VERSION,
@@ -33,12 +41,12 @@ from tallystick.streaming.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.stateful_processor import ListState, StatefulProcessorHandle
 
-Version = tuple[int, str]
+Version = tuple[int, int, int, str]
 """A row of ``schema.LOG_VERSION``."""
 _EMPTY_ROW: dict[str, Any] = dict.fromkeys(AUDIT_ROWS.names)
 BUCKETS_A_PARTITION = 8
@@ -46,26 +54,23 @@ BUCKETS_A_PARTITION = 8
 
 
 class BlockAuditor(StatefulProcessor):
-    """The step of a bucket's ``AuditLog`` with the rows of a micro-batch.
+    """The step of a ``Bucket`` with the rows of a micro-batch.
 
     State is in list states alone: Spark 4.0.0 takes a value from Python in one read of its socket,
     which may return less than the value has; a list travels as an Arrow stream and is read whole.
 
     Args:
-        disabled: Names of rules that are switched off.
-        listed: The only instances that are judged; None: all.
+        judging: How everything is judged.
     """
 
-    def __init__(
-        self, disabled: frozenset[str] = frozenset(), listed: frozenset[str] | None = None
-    ) -> None:
-        self._disabled = disabled
-        self._listed = listed
+    def __init__(self, judging: Judging | None = None) -> None:
+        self._judging = judging or Judging()
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Ask for the state. Spark calls this once more on the driver, so it does nothing else."""
         self._version = handle.getListState(VERSION_NAME, LOG_VERSION)
         self._store = _SparkStore([handle.getListState(name, LOG_ENTRY) for name in LOG_NAMES])
+        self._fleet = _SparkFleetStore(handle.getListState(FLEET_NAME, LOG_ENTRY))
 
     def handleInputRows(  # noqa: N802  Spark's name
         self,
@@ -75,26 +80,31 @@ class BlockAuditor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Audit the rows of the instances of a bucket."""
         [bucket] = key
-        messages: dict[str, list[BlockRow]] = defaultdict(list)
+        messages: dict[JournalKey, list[BlockRow]] = defaultdict(list)
         for frame in rows:
-            for instance_id, row in _rows_of(frame):
-                messages[instance_id].append(row)
+            for journal, row in _rows_of(frame):
+                messages[journal].append(row)
         found = list(_read_rows(row for of_instance in messages.values() for row in of_instance))
-        if self._listed is not None:
-            for name in messages.keys() - self._listed - {""}:
-                count = len(messages.pop(name))
-                stranger = {"kind": NOT_LISTED, "instance_id": name, "blocks": count}
+        listed = self._judging.listed
+        for journal in list(messages):
+            if listed is not None and journal.instance_id not in listed | {""}:
+                count = len(messages.pop(journal))
+                stranger = {"kind": NOT_LISTED, "instance_id": journal.instance_id, "blocks": count}
                 found.append(_EMPTY_ROW | stranger)
-        version = next(((int(row[0]), str(row[1])) for row in self._version.get()), None)
-        log = _held.take(bucket, version)
-        if log is None and version is not None:
-            log = AuditLog(self._disabled, self._store.read(), version[0])
-        log = log or AuditLog(self._disabled)
-        for name, result in log.step(messages, self._store).items():
-            found += rows_of_result(name, result)
-        version = log.next_number, uuid.uuid4().hex
+        version = next((version_of(row) for row in self._version.get()), None)
+        held = _held.take(bucket, version)
+        if held is None and version is not None:
+            numbers = numbers_of(version)
+            held = Bucket(self._judging, self._store.read(), self._fleet.read(), numbers)
+        held = held or Bucket(self._judging)
+        results, outputs = held.step(messages, _orders(), self._store, self._fleet)
+        for journal, result in results.items():
+            found += rows_of_result(journal, result)
+        found += rows_of_clusters(bucket, outputs, held.fleet_bytes)
+        next_number, span = held.numbers
+        version = next_number, *span, uuid.uuid4().hex
         self._version.put([version])
-        _held.keep(bucket, version, log)
+        _held.keep(bucket, version, held)
         # Objects, so that a missing integer stays missing and makes its column no floats.
         yield pd.DataFrame(found, columns=AUDIT_ROWS.names, dtype=object)
 
@@ -120,29 +130,63 @@ class _SparkStore:
         self._segments[segment].clear()
 
 
+class _SparkFleetStore:
+    """The clusters' log in a list state."""
+
+    def __init__(self, entries: ListState) -> None:
+        self._entries = entries
+
+    def read(self) -> Iterator[Entry]:
+        return map(entry_of, self._entries.get())
+
+    def append(self, entries: list[Entry]) -> None:
+        self._entries.appendList([*entries])
+
+    def clear(self) -> None:
+        self._entries.clear()
+
+
 class _Held:
     """What this process holds of one partition's buckets, until another task takes its place."""
 
     def __init__(self) -> None:
         self._partition = -1
-        self._logs: dict[int, tuple[Version, AuditLog]] = {}
+        self._buckets: dict[int, tuple[Version, Bucket]] = {}
 
-    def take(self, bucket: int, version: Version | None) -> AuditLog | None:
+    def take(self, bucket: int, version: Version | None) -> Bucket | None:
         """The audits of a bucket, if they are those of the state's version; they may now change."""
         context = TaskContext.get()
         partition = -1 if context is None else context.partitionId()
         if partition != self._partition:
             # The state of every partition that ever came here would be too much.
-            self._partition, self._logs = partition, {}
-        held = self._logs.pop(bucket, None)
+            self._partition, self._buckets = partition, {}
+        held = self._buckets.pop(bucket, None)
         return None if held is None or held[0] != version else held[1]
 
-    def keep(self, bucket: int, version: Version, log: AuditLog) -> None:
+    def keep(self, bucket: int, version: Version, held: Bucket) -> None:
         """Hold them until the next micro-batch."""
-        self._logs[bucket] = version, log
+        self._buckets[bucket] = version, held
 
 
 _held = _Held()
+
+
+def _orders() -> Orders:
+    context = TaskContext.get()
+    text = None if context is None else context.getLocalProperty(PROPERTY)
+    return Orders("") if text is None else Orders.of_text(text)
+
+
+def version_of(row: Sequence[Any]) -> Version:
+    """A row of ``schema.LOG_VERSION`` as a version."""
+    next_number, first, end, token = row
+    return int(next_number), int(first), int(end), str(token)
+
+
+def numbers_of(version: Version) -> Numbers:
+    """Which entries the logs have."""
+    next_number, first, end, _ = version
+    return Numbers(next_number, Span(first, end))
 
 
 def entry_of(row: Sequence[Any]) -> Entry:
@@ -151,12 +195,15 @@ def entry_of(row: Sequence[Any]) -> Entry:
     return Entry(int(number), kind, names, bytes(data), int(check))
 
 
-def _rows_of(frame: pd.DataFrame) -> Iterator[tuple[str, BlockRow]]:
-    names = ("instance_id", "value", "headers", "partition", "offset", "sent_us", "bytes", "key")
-    columns = (frame[name] for name in names)
-    for name, value, headers, partition, offset, sent_us, length, key in zip(*columns, strict=True):
+def _rows_of(frame: pd.DataFrame) -> Iterator[tuple[JournalKey, BlockRow]]:
+    journals = map(JournalKey, frame["cluster"], frame["instance_id"])
+    names = ("value", "headers", "partition", "offset", "sent_us", "bytes", "key")
+    columns = (journals, *(frame[name] for name in names))
+    for journal, value, headers, partition, offset, sent_us, length, key in zip(
+        *columns, strict=True
+    ):
         yield (
-            name,
+            journal,
             BlockRow(
                 value=value,
                 headers=None if headers is None else [(h["key"], h["value"]) for h in headers],
@@ -185,13 +232,35 @@ def _read_rows(messages: Iterable[BlockRow]) -> Iterator[dict[str, Any]]:
         }
 
 
-def rows_of_result(instance_id: str, result: KeyResult) -> list[dict[str, Any]]:
-    """What an instance's messages brought, as rows of ``schema.AUDIT_ROWS``."""
+def rows_of_clusters(
+    bucket: int, outputs: Mapping[str, FleetOutput], fleet_bytes: int
+) -> list[dict[str, Any]]:
+    """What comparing the instances of clusters has brought, as rows of ``schema.AUDIT_ROWS``."""
+    return [
+        _EMPTY_ROW
+        | {
+            "kind": CLUSTER,
+            "cluster": cluster,
+            "instance_id": "",
+            "bytes": fleet_bytes,
+            "document": encode(FleetOutput, output),
+            "partition": bucket,
+        }
+        for cluster, output in outputs.items()
+    ]
+
+
+def rows_of_result(journal: JournalKey, result: KeyResult) -> list[dict[str, Any]]:
+    """What the messages of a journal brought, as rows of ``schema.AUDIT_ROWS``."""
+    partition, offset = result.newest
     rows = [
         _EMPTY_ROW
         | {
             "kind": RESULT,
-            "instance_id": instance_id,
+            "cluster": journal.cluster,
+            "instance_id": journal.instance_id,
+            "partition": partition,
+            "offset": offset,
             "blocks": result.blocks,
             "records": result.records,
             "bytes": result.journal_bytes,
@@ -204,7 +273,8 @@ def rows_of_result(instance_id: str, result: KeyResult) -> list[dict[str, Any]]:
         _EMPTY_ROW
         | {
             "kind": DEAD_LETTER,
-            "instance_id": instance_id,
+            "cluster": journal.cluster,
+            "instance_id": journal.instance_id,
             "reason": letter.reason,
             "key": letter.row.key,
             "bytes": letter.row.length,
@@ -223,7 +293,7 @@ def audit_blocks(blocks: DataFrame, processor: BlockAuditor | None = None) -> Da
     """Rows of ``schema.BLOCK_ROWS``, from wherever they come, to rows of ``schema.AUDIT_ROWS``."""
     partitions = int(blocks.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     buckets = 1 if partitions == 1 else partitions * BUCKETS_A_PARTITION
-    bucket = F.pmod(F.xxhash64("instance_id"), F.lit(buckets)).cast("int").alias(BUCKET)
+    bucket = F.pmod(F.xxhash64("cluster"), F.lit(buckets)).cast("int").alias(BUCKET)
     grouped = blocks.select(bucket, "*").groupBy(BUCKET)
     return grouped.transformWithStateInPandas(
         processor or BlockAuditor(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.audit.finding_collector import FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
 from tallystick.coordinates.events.collect_request import (
     CollectRequest,
@@ -25,9 +26,12 @@ from tallystick.coordinates.rules.observations import (
     MESSAGES_UNREADABLE,
     OTHERS_UNREADABLE,
 )
+from tallystick.coordinates.state_codec import decode
 from tallystick.streaming.doubts import doubt
+from tallystick.streaming.instance_step import JournalKey
 from tallystick.streaming.journal_holes import Read
 from tallystick.streaming.schema import (
+    CLUSTER,
     CONTROL,
     DEAD_LETTER,
     NOT_LISTED,
@@ -38,11 +42,12 @@ from tallystick.streaming.schema import (
 from tallystick.streaming.sinks import DeadLetterRow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterable, Iterator
+    from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
     import pyarrow as pa
 
     from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.results import SubjectCheck
 
 
 UNKNOWN_KEYS_MAX = 20
@@ -59,7 +64,14 @@ class BatchContent:
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
+    checks: list[SubjectCheck] = field(default_factory=list)
+    """Of rules between instances."""
     fleet_events: list[FleetEvent] = field(default_factory=list)
+    """Those that membership and incidents follow from."""
+    journals: list[JournalKey] = field(default_factory=list)
+    """Those that go on, each instance's in the order of its messages."""
+    fleet_bytes: dict[int, int] = field(default_factory=dict)
+    """What is kept of comparisons, by bucket."""
     dead_letters: list[DeadLetterRow] = field(default_factory=list)
     requests: list[CollectRequest] = field(default_factory=list)
     controls: list[IncidentControl] = field(default_factory=list)
@@ -76,18 +88,41 @@ class BatchContent:
         """The instances of which something has come; messages of no instance are of none."""
         return {one.instance_id for one in self._of_instances()} - {""}
 
-    def _of_instances(self) -> Iterator[FleetEvent | Finding | Observation | Cut]:
-        return chain(self.findings, self.observations, self.cuts, self.fleet_events)
+    def _of_instances(self) -> Iterator[FleetEvent | Finding | Observation | Cut | SubjectCheck]:
+        return chain(self.findings, self.observations, self.cuts, self.checks, self.fleet_events)
+
+    def add_journal(self, row: Mapping[str, Any]) -> None:
+        """Append what the messages of an instance have brought."""
+        findings, observations, cuts = decode_document(row["document"])
+        self.blocks += row["blocks"]
+        self.records += row["records"]
+        self.bytes += row["bytes"]
+        self.findings += findings
+        self.observations += observations
+        self.cuts += cuts
+        self.fleet_events += decode_fleet_events(row["fleet_events"])
+        if row["offset"] >= 0:
+            self.journals.append(JournalKey(row["cluster"], row["instance_id"]))
+
+    def add_cluster(self, output: FleetOutput) -> None:
+        """Append what comparing the instances of a cluster has brought."""
+        self.findings += output.findings
+        self.observations += output.observations
+        self.checks += output.checks
 
     def leave_out(self, names: Container[str]) -> None:
         """Take out what is of some instances."""
         self.keep(lambda one: one.instance_id not in names)
+        self.journals = [one for one in self.journals if one.instance_id not in names]
 
-    def keep(self, is_kept: Callable[[FleetEvent | Finding | Observation | Cut], bool]) -> None:
+    def keep(
+        self, is_kept: Callable[[FleetEvent | Finding | Observation | Cut | SubjectCheck], bool]
+    ) -> None:
         """Take out what is of instances, but for what is to be kept."""
         self.findings = list(filter(is_kept, self.findings))
         self.observations = list(filter(is_kept, self.observations))
         self.cuts = list(filter(is_kept, self.cuts))
+        self.checks = list(filter(is_kept, self.checks))
         self.fleet_events = list(filter(is_kept, self.fleet_events))
 
 
@@ -98,7 +133,8 @@ def sort_out(table: pa.Table) -> BatchContent:
     on which of Spark's tasks ended first.
     """
     content = BatchContent()
-    known: set[str] = set()
+    known: set[JournalKey] = set()
+    clusters: dict[str, FleetOutput] = {}
     rows = table.to_pylist()
     rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
     for row in rows:
@@ -123,24 +159,24 @@ def sort_out(table: pa.Table) -> BatchContent:
             content.message_bytes += row["bytes"]
         elif row["kind"] == NOT_LISTED:
             content.strangers[row["instance_id"]] += row["blocks"]
+        elif row["kind"] == CLUSTER:
+            content.fleet_bytes[row["partition"]] = row["bytes"]
+            clusters[row["cluster"]] = decode(FleetOutput, row["document"], "the comparisons")
         elif row["kind"] == DEAD_LETTER:
             letter = _dead_letter(row, row["reason"])
             content.dead_letters.append(letter)
         else:
-            known.add(row["instance_id"])
-            findings, observations, cuts = decode_document(row["document"])
-            content.blocks += row["blocks"]
-            content.records += row["records"]
-            content.bytes += row["bytes"]
-            content.findings += findings
-            content.observations += observations
-            content.cuts += cuts
-            content.fleet_events += decode_fleet_events(row["fleet_events"])
+            known.add(JournalKey(row["cluster"], row["instance_id"]))
+            content.add_journal(row)
+    for _, output in sorted(clusters.items()):
+        content.add_cluster(output)
     content.observations += _under_no_instance(content.dead_letters, known)
     return content
 
 
-def _under_no_instance(letters: Iterable[DeadLetterRow], known: set[str]) -> list[Observation]:
+def _under_no_instance(
+    letters: Iterable[DeadLetterRow], known: set[JournalKey]
+) -> list[Observation]:
     """Messages that no instance's audit can report: nothing was ever read under their keys.
 
     One observation a key, and at most so many that a flood of keys cannot fill the tables.
@@ -148,7 +184,7 @@ def _under_no_instance(letters: Iterable[DeadLetterRow], known: set[str]) -> lis
     first: dict[str, DeadLetterRow] = {}
     count: Counter[str] = Counter()
     for letter in letters:
-        if letter.of_journal and letter.instance_id not in known:
+        if letter.of_journal and JournalKey(letter.cluster, letter.instance_id) not in known:
             first.setdefault(letter.instance_id, letter)
             count[letter.instance_id] += 1
     code = ObservationCode.BLOCK_UNREADABLE
@@ -176,4 +212,5 @@ def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
         partition=row["partition"],
         offset=row["offset"],
         of_journal=row["kind"] == DEAD_LETTER,
+        cluster=row["cluster"] or "",
     )

@@ -6,10 +6,7 @@ rebuilt            there when the state was made anew: the journal may have lost
 lock               held while a job runs
 auditor/           Spark's checkpoint of the auditor query
 collector/         Spark's checkpoint of the collector query
-fleet/             what the driver's part goes on from, N being the last micro-batch:
-  N.log            the entry of the fleet's log (``fleet_log``)
-  N.fleet          now and then the state of the fleet's audit: the log goes on from it
-  N.state          all else; written last
+fleet/N.state      what the driver's part goes on from, N being the last micro-batch
 """
 
 from __future__ import annotations
@@ -30,7 +27,7 @@ from tallystick.streaming.spark_checksums import compare_spark_files
 if TYPE_CHECKING:
     from types import TracebackType
 
-LAYOUT_VERSION = 5
+LAYOUT_VERSION = 6
 TO_FIX = "To fix: tallystick rebuild"
 """What is damaged here is made anew from the journal."""
 _REBUILT = "rebuilt"
@@ -51,21 +48,6 @@ class Layout:
 
     shuffle_partitions: int
     journal_topic: str
-
-
-@dataclass(frozen=True, slots=True)
-class DriverState:
-    """What the driver's part of a micro-batch begins with.
-
-    Attributes:
-        parts: All but the fleet's audit.
-        fleet: State of the fleet's audit; None: the log begins before everything.
-        log: Entries of the fleet's log since (``fleet_log``).
-    """
-
-    parts: bytes
-    fleet: bytes | None
-    log: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +158,11 @@ class CheckpointLocation:
             return
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
             raise CheckpointError(f"{str(path)!r} is damaged: {error}. {TO_FIX}.") from error
+        if found.get("layout_version") != LAYOUT_VERSION:
+            raise CheckpointError(
+                f"The checkpoint location {str(self.directory)!r} was made by another version of "
+                f"tallystick. {TO_FIX}, or name another location."
+            )
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise CheckpointError(
@@ -207,32 +194,27 @@ class CheckpointLocation:
         names = (path.name for path in (self.auditor / "offsets").glob("*"))
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
-    def load_state(self, batch_id: int) -> DriverState | None:
+    def load_state(self, batch_id: int) -> bytes | None:
         """The driver's state as it was before micro-batch ``batch_id``; None before the first.
 
         What is of ``batch_id`` and later is of micro-batches that were never committed: it is
         deleted, as those will be run again.
 
         Raises:
-            CheckpointError: Something of that state is missing.
+            CheckpointError: That state is missing.
         """
         for path in self.directory.joinpath("fleet").glob("*.*"):
             if path.stem.isdecimal() and int(path.stem) >= batch_id:
                 path.unlink()
         if batch_id == 0:
             return None
-        last = batch_id - 1
-        base = max(self._numbers("fleet"), default=-1)
+        path = self._file(batch_id - 1)
         try:
-            return DriverState(
-                self._file(last, "state").read_bytes(),
-                None if base < 0 else self._file(base, "fleet").read_bytes(),
-                [self._file(each, "log").read_bytes() for each in range(base + 1, batch_id)],
-            )
+            return path.read_bytes()
         except FileNotFoundError as error:
             raise CheckpointError(
-                f"The checkpoint location {str(self.directory)!r} lacks the fleet's state before "
-                f"micro-batch {batch_id} (fleet/{Path(error.filename).name}). {TO_FIX}."
+                f"The checkpoint location {str(self.directory)!r} lacks the driver's state before "
+                f"micro-batch {batch_id} (fleet/{path.name}). {TO_FIX}."
             ) from error
 
     def batch_time_us(self, batch_id: int) -> int:
@@ -305,34 +287,20 @@ class CheckpointLocation:
 
     def next_batch_id(self) -> int:
         """The number after that of the last micro-batch whose state was kept."""
-        return max(self._numbers("state"), default=-1) + 1
+        return max(self._numbers(), default=-1) + 1
 
-    def save_state(self, batch_id: int, parts: bytes, entry: bytes, fleet: bytes | None) -> None:
-        """Keep the driver's state as it is after micro-batch ``batch_id``.
+    def save_state(self, batch_id: int, state: bytes) -> None:
+        """Keep the driver's state as it is after micro-batch ``batch_id``."""
+        write_atomically(self._file(batch_id), state)
+        for number in self._numbers():
+            if number <= batch_id - STATES_KEPT:
+                self._file(number).unlink(missing_ok=True)
 
-        Args:
-            batch_id: Its number.
-            parts: All but the fleet's audit.
-            entry: Its entry of the fleet's log.
-            fleet: The fleet's state, where it was made.
-        """
-        write_atomically(self._file(batch_id, "log"), entry)
-        if fleet is not None:
-            write_atomically(self._file(batch_id, "fleet"), fleet)
-        write_atomically(self._file(batch_id, "state"), parts)
-        oldest = batch_id - STATES_KEPT + 1
-        base = max((each for each in self._numbers("fleet") if each <= oldest), default=-1)
-        unneeded = {"state": oldest, "fleet": base, "log": base + 1}
-        for kind, end in unneeded.items():
-            for number in self._numbers(kind):
-                if number < end:
-                    self._file(number, kind).unlink(missing_ok=True)
+    def _file(self, batch_id: int) -> Path:
+        return self.directory / "fleet" / f"{batch_id:012d}.state"
 
-    def _file(self, batch_id: int, kind: str) -> Path:
-        return self.directory / "fleet" / f"{batch_id:012d}.{kind}"
-
-    def _numbers(self, kind: str) -> list[int]:
-        paths = (self.directory / "fleet").glob(f"*.{kind}")
+    def _numbers(self) -> list[int]:
+        paths = (self.directory / "fleet").glob("*.state")
         return [int(path.stem) for path in paths if path.stem.isdecimal()]
 
 

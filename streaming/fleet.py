@@ -1,4 +1,4 @@
-"""The driver's part of every micro-batch: the fleet's audit, rounds, sinks and the validator.
+"""The driver's part of every micro-batch: rounds, incidents, verdicts, sinks and the validator.
 
 Spark runs a micro-batch again, with the same number and the same blocks, when it was not committed.
 So everything here starts from the state before that number, which is kept in the checkpoint
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from tallystick.coordinates.audit.collection_checks import CollectionChecks, rows_with_checks
 from tallystick.coordinates.audit.culprits import culprits, evidence_refused
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.homes import Homes
 from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.audit.instance import failure_text
 from tallystick.coordinates.results import (
@@ -35,7 +36,6 @@ from tallystick.coordinates.values.errors import StateError
 from tallystick.coordinates.values.topics import FLEET
 from tallystick.streaming.batch import BatchContent, sort_out
 from tallystick.streaming.doubts import doubt
-from tallystick.streaming.fleet_log import FleetLog
 from tallystick.streaming.journal_holes import JournalTopic, holes
 from tallystick.streaming.membership import (
     leave_out_beyond,
@@ -43,6 +43,7 @@ from tallystick.streaming.membership import (
     name_strangers,
     retired_by,
 )
+from tallystick.streaming.orders import PROPERTY, Orders
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.table_sink import END_BATCH
 from tallystick.streaming.verdicts import Verdicts
@@ -55,18 +56,20 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.audit.fleet import FleetOutput
     from tallystick.coordinates.audit.fleet_events import FleetEvent
-    from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.coordinates.events.incident_control import IncidentControl
     from tallystick.coordinates.results import IncidentChange, SubjectCheck
     from tallystick.streaming.answers import Absence
+    from tallystick.streaming.bucket import Bucket, Ends
     from tallystick.streaming.checkpoint import CheckpointLocation
     from tallystick.streaming.journal_holes import PlannedOffsets
     from tallystick.streaming.message_limit import MessageLimit
     from tallystick.streaming.progress import Metrics
     from tallystick.streaming.sinks import DeadLetterRow, KafkaSink
     from tallystick.streaming.table_sink import TableSink
+
+
+_END = "the end of the run"
 
 
 class ValidatorAnswer(Protocol):
@@ -171,6 +174,7 @@ class FleetStep:
         self._name = fleet
         self._page_url = page_url
         self._done_batch_id: int | None = None
+        self._fleet_bytes: dict[int, int] = {}
         self._begin()
         self._lost: list[Observation] = []
         self.failure: Exception | None = None
@@ -178,7 +182,7 @@ class FleetStep:
 
     def _begin(self) -> None:
         """The state before any micro-batch."""
-        self._fleet = FleetLog(self._disabled)
+        self._homes = Homes()
         self._rounds = Rounds(self._instances, self._deadline)
         self._checks = CollectionChecks(self._disabled)
         self._incidents = Incidents()
@@ -189,12 +193,35 @@ class FleetStep:
     def __call__(self, frame: DataFrame, batch_id: int) -> None:
         """Take one micro-batch."""
         try:
-            # One action, so the operator runs once; Arrow, because fleet events have arrays.
-            table, now_us = frame.toArrow(), self._checkpoint.batch_time_us(batch_id)
-            self.absorb(table, batch_id, now_us, self._checkpoint.planned_offsets(batch_id))
+            now_us = self._checkpoint.batch_time_us(batch_id)
+            planned = self._checkpoint.planned_offsets(batch_id)
+            text = self.orders(batch_id, planned).to_text()
+            frame.sparkSession.sparkContext.setLocalProperty(PROPERTY, text)
+            # One action, so the operator runs once; Arrow, because the documents are bytes.
+            self.absorb(frame.toArrow(), batch_id, now_us, planned)
         except Exception as error:
             self.failure = error
             raise
+
+    def orders(self, batch_id: int, planned: Sequence[PlannedOffsets]) -> Orders:
+        """What the operator must know of a micro-batch; the same when it is run again.
+
+        Args:
+            batch_id: Its number.
+            planned: What it is to read of the journal topic.
+        """
+        if self._done_batch_id != batch_id - 1:
+            self._load(batch_id)
+        is_caught_up = self._is_caught_up(batch_id, planned)
+        return self._orders(f"micro-batch {batch_id}", is_caught_up=is_caught_up)
+
+    def _orders(self, at: str, *, is_caught_up: bool) -> Orders:
+        retired = dict(self._rounds.answers.retired)
+        return Orders(at, is_caught_up, retired, self._homes.away())
+
+    def _is_caught_up(self, batch_id: int, planned: Sequence[PlannedOffsets]) -> bool:
+        messages = sum(max(0, (one.end or 0) - (one.start or 0)) for one in planned)
+        return self._limit is None or not self._limit.is_full(batch_id, messages)
 
     def absorb(
         self,
@@ -213,10 +240,10 @@ class FleetStep:
         """
         if self._done_batch_id != batch_id - 1:
             self._load(batch_id)
+        is_caught_up = self._is_caught_up(batch_id, planned)
         # Until this one is saved, what is in memory is of no number.
         self._done_batch_id = None
         content = sort_out(table)
-        is_caught_up = self._limit is None or not self._limit.is_full(batch_id, content.messages)
         step = self._contained(
             batch_id,
             f"micro-batch {batch_id}",
@@ -225,6 +252,7 @@ class FleetStep:
             lambda shown: self._judge(shown, now_us, planned, is_caught_up=is_caught_up),
         )
         self._deliver(batch_id, step)
+        self._fleet_bytes |= content.fleet_bytes
         self._save(batch_id)
         if self._limit is not None:
             self._limit.note(batch_id, content.messages, content.message_bytes)
@@ -249,8 +277,9 @@ class FleetStep:
             answers.retire(name, ts)
             self._forget(name)
         leave_out_retired(content, answers)
-        known = self._fleet.audit.reader.members.keys() | answers.members.keys()
+        known = self._homes.of.keys() | answers.members.keys()
         content.observations += leave_out_beyond(content, known, answers)
+        self._enter(content)
         reasons = [letter.reason for letter in content.dead_letters]
         answers.note_unreadable(reasons, now_us, self._deadline.unreadable_max)
         controls = list(answers.obey(content.controls))
@@ -258,41 +287,35 @@ class FleetStep:
         if content.requests or not self._is_topic_compared:
             content.observations += self._compare_topic()
         content.observations += name_strangers(content.strangers, answers)
-        output = self._fleet.absorb(content.fleet_events)
-        seen = _newest_times(content.fleet_events)
         starts = _newest_times(e for e in content.fleet_events if e.kind is FleetEventKind.BOOT)
         rounds, missing = self._rounds.absorb(
             content.cuts, starts, content.requests, now_us=now_us, is_caught_up=is_caught_up
         )
-        outputs = [output]
         if is_caught_up:
             answers.catch_up()
-            wait_us = self._deadline.journal_us
-            outputs.append(self._fleet.expire({name: ts - wait_us for name, ts in seen.items()}))
-        step = self._step(content, outputs, rounds, missing)
+        step = self._step(content, rounds, missing)
         step.controls = controls
         step.absences = self._rounds.absences(now_us) if is_caught_up else {}
         return self._settle(step, now_us)
 
+    def _enter(self, content: BatchContent) -> None:
+        """Who instances are and where they belong; sources of other clusters are named."""
+        for cluster, instance_id in content.journals:
+            content.observations += self._homes.enter(instance_id, cluster)
+        self._homes.identify_all(content.cuts, content.fleet_events)
+        named = self._homes.name_sources(content.observations, content.checks)
+        content.observations, content.checks = named
+
     def _step(
-        self,
-        content: BatchContent,
-        outputs: Sequence[FleetOutput],
-        rounds: list[Round],
-        missing: Sequence[Observation],
+        self, content: BatchContent, rounds: list[Round], missing: Sequence[Observation]
     ) -> _Step:
-        """What instances have shown, and what comparing them has brought."""
+        """What instances and clusters have shown."""
         return _Step(
-            findings=content.findings + [f for each in outputs for f in each.findings],
-            observations=[
-                *self._lost,
-                *content.observations,
-                *(o for each in outputs for o in each.observations),
-                *missing,
-            ],
+            findings=content.findings,
+            observations=[*self._lost, *content.observations, *missing],
             cuts=content.cuts,
             dead_letters=content.dead_letters,
-            checks=[check for each in outputs for check in each.checks],
+            checks=content.checks,
             fleet_events=content.fleet_events,
             rounds=rounds,
         )
@@ -325,7 +348,7 @@ class FleetStep:
             return judge(content)
         except Exception:  # noqa: BLE001  whose evidence it is, and what, is found out
             self._begin_at(batch_id)
-        names = again().instances | self._fleet.audit.reader.members.keys()
+        names = again().instances | self._homes.of.keys()
 
         def of(some: Iterable[str], refused: Mapping[str, str]) -> _Step:
             left_out = names.difference(some)
@@ -351,68 +374,79 @@ class FleetStep:
 
     def _forget(self, instance_id: str) -> None:
         """An instance is no member of the fleet any more."""
-        self._fleet.retire(instance_id)
+        self._homes.forget(instance_id)
         self._checks.retire(instance_id)
 
-    def finish(self, instances: Sequence[AuditOutput] = ()) -> None:
+    def finish(self, buckets: Iterable[Bucket] = ()) -> None:
         """The history ends here: decide what waits, or report it as undecided.
 
         Args:
-            instances: What each instance's audit decided at the end of its journal.
+            buckets: The audits of all instances and clusters.
 
         Nothing of it is kept: if the job goes on from its checkpoint location after all, it goes on
         from the state before, and these rows are taken back.
         """
+        of_topic = self._end_of_topic()
+        # What is missing at the end of a journal may be in a block that could not be read.
+        goes_on = self._verdicts.has_unread or bool(of_topic)
+        orders = self._orders(_END, is_caught_up=True)
+        ends = [bucket.finish(orders, goes_on=goes_on) for bucket in buckets]
 
         def judge(content: BatchContent) -> _Step:
-            of_topic = self._compare_topic()
-            content.observations += of_topic
-            # What is missing at the end of a journal may be in a block that could not be read.
-            has_unread = self._verdicts.has_unread or bool(of_topic)
-            output = self._fleet.absorb(content.fleet_events)
-            last = self._fleet.audit.give_up() if has_unread else self._fleet.audit.finish()
+            self._enter(content)
             rounds, missing = self._rounds.absorb(content.cuts, {}, now_us=0)
             closed, more_missing = self._rounds.finish()
-            return self._settle(
-                self._step(content, [output, last], [*rounds, *closed], [*missing, *more_missing])
-            )
+            return self._settle(self._step(content, [*rounds, *closed], [*missing, *more_missing]))
 
-        self._end(instances, judge)
+        self._end(ends, of_topic, judge)
 
-    def pause(self, now_us: int, *, is_history: bool) -> None:
+    def pause(self, buckets: Iterable[Bucket], now_us: int, *, is_history: bool) -> None:
         """The run ends, and the history goes on: what waits is undecided, and who has not answered.
 
         Nothing of it is kept, as with ``finish``.
 
         Args:
+            buckets: The audits of all clusters.
             now_us: The job's clock.
             is_history: What was there has been read at one go, and the job asked for nothing.
         """
+        of_topic = self._end_of_topic()
+        orders = self._orders(_END, is_caught_up=True)
+        ends = [bucket.pause(orders) for bucket in buckets]
 
         def judge(content: BatchContent) -> _Step:
-            content.observations += self._compare_topic()
-            output = self._fleet.audit.give_up()
+            self._enter(content)
             rounds, missing = self._rounds.give_up(now_us, is_history=is_history)
-            return self._settle(self._step(content, [output], rounds, missing))
+            return self._settle(self._step(content, rounds, missing))
 
-        self._end((), judge)
+        self._end(ends, of_topic, judge)
+
+    def _end_of_topic(self) -> list[Observation]:
+        if self._done_batch_id is None:
+            self._load(self._checkpoint.next_batch_id())  # this run had no micro-batch of its own
+        return self._compare_topic()
 
     def _end(
-        self, instances: Sequence[AuditOutput], judge: Callable[[BatchContent], _Step]
+        self,
+        ends: Sequence[Ends],
+        of_topic: Sequence[Observation],
+        judge: Callable[[BatchContent], _Step],
     ) -> None:
-        batch_id = self._checkpoint.next_batch_id()
-        if self._done_batch_id is None:
-            self._load(batch_id)  # this run had no micro-batch of its own
-
         def content() -> BatchContent:
-            return BatchContent(
+            instances = [output for end in ends for output in end.instances]
+            shown = BatchContent(
                 findings=[finding for each in instances for finding in each.findings],
-                observations=[o for each in instances for o in each.observations],
+                observations=[*of_topic, *(o for each in instances for o in each.observations)],
                 cuts=[cut for each in instances for cut in each.cuts],
                 fleet_events=[event for each in instances for event in each.fleet_events],
             )
+            clusters = {name: output for end in ends for name, output in end.clusters.items()}
+            for _, output in sorted(clusters.items()):
+                shown.add_cluster(output)
+            return shown
 
-        step = self._contained(batch_id, "the end of the run", content(), content, judge)
+        batch_id = self._checkpoint.next_batch_id()
+        step = self._contained(batch_id, _END, content(), content, judge)
         self._deliver(END_BATCH, step, is_last=True)
         self._done_batch_id = None
 
@@ -432,8 +466,8 @@ class FleetStep:
 
     def _deliver(self, batch: int | None, step: _Step, *, is_last: bool = False) -> None:
         findings, observations, rounds = step.findings, step.observations, step.rounds
-        clusters = self._fleet.audit.clusters()
-        origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, clusters)
+        labels = self._homes.labels()
+        origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, labels)
         lost = 0
         # Who waits for an alert or a finding does not wait for the validator. An alert is only put
         # into its queue here, a finding is written by a job of Spark.
@@ -527,6 +561,7 @@ class FleetStep:
         # The history goes on, so what an earlier run reported at its end is no longer true.
         self._tables.take_back_end()
         self._begin_at(batch_id)
+        self._done_batch_id = batch_id - 1
 
     def _begin_at(self, batch_id: int) -> None:
         """The state before a micro-batch."""
@@ -545,23 +580,21 @@ class FleetStep:
             ]
             return
         try:
-            rounds, rest = split(saved.parts, "the collections")
+            rounds, rest = split(saved, "the collections")
+            homes, rest = split(rest, "the clusters")
             checks, rest = split(rest, "the checks")
             incidents, rest = split(rest, "the incidents")
             verdicts, topic = split(rest, "the verdicts")
             self._rounds.restore(rounds)
+            self._homes.restore(homes)
             self._checks.restore(checks)
             self._incidents.restore(incidents)
             self._verdicts.restore(verdicts)
             self._topic.restore(topic)
-            self._fleet = FleetLog(self._disabled, saved.fleet, saved.log)
-            for name in (
-                self._fleet.audit.reader.members.keys() - self._instances if self._instances else ()
-            ):
+            for name in self._homes.of.keys() - self._instances if self._instances else ():
                 self._forget(name)
         except StateError as error:
             self._begin()
-            self._fleet = FleetLog(self._disabled, is_anew=True)
             self._verdicts.has_unread = True  # for all that is known
             # What is broken does not heal by that: the tables know the incidents.
             self._incidents = Incidents.of(self._tables.incidents(batch_id))
@@ -570,13 +603,19 @@ class FleetStep:
             self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, error=why))
 
     def _save(self, batch_id: int) -> None:
-        parts = (self._rounds, self._checks, self._incidents, self._verdicts, self._topic)
-        rest = b"".join(part.to_bytes() for part in parts)
-        entry, fleet = self._fleet.entry(), self._fleet.state()
-        self._checkpoint.save_state(batch_id, rest, entry, fleet)
+        parts = (
+            self._rounds,
+            self._homes,
+            self._checks,
+            self._incidents,
+            self._verdicts,
+            self._topic,
+        )
+        state = b"".join(part.to_bytes() for part in parts)
+        self._checkpoint.save_state(batch_id, state)
         self._metrics.set(
-            fleet_state_bytes=len(rest) + self._fleet.kept_bytes,
-            state_instances=len(self._fleet.audit.reader.members),
+            fleet_state_bytes=len(state) + sum(self._fleet_bytes.values()),
+            state_instances=len(self._homes.of),
         )
         self._lost = []
         self._done_batch_id = batch_id

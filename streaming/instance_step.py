@@ -6,9 +6,13 @@ All reasoning is in the core. What cannot be read, or raises, is kept aside with
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tallystick.coordinates.audit.fleet_events import FleetEvent, encode_fleet_events
+from tallystick.coordinates.audit.fleet_events import (
+    FleetEvent,
+    FleetEventKind,
+    encode_fleet_events,
+)
 from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
 from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, decode_block
 from tallystick.coordinates.events.journal import concatenate
@@ -16,7 +20,7 @@ from tallystick.coordinates.values.errors import BlockError
 from tallystick.streaming.schema import encode_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.events.journal import Block
@@ -29,6 +33,16 @@ costs about as much for ten records as for a thousand."""
 Headers = list[tuple[str, bytes]]
 _NOTHING = encode_document([], [], [])
 _NO_EVENTS = encode_fleet_events([])
+_OF_ADMINISTRATION = frozenset(
+    {FleetEventKind.BOOT, FleetEventKind.CHANNEL, FleetEventKind.CLONE, FleetEventKind.LINEAGE}
+)
+
+
+class JournalKey(NamedTuple):
+    """Whose a message is: its cluster, empty without one, and its instance."""
+
+    cluster: str
+    instance_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +75,13 @@ class DeadLetter:
 class KeyResult:
     """What one instance's blocks of one micro-batch brought.
 
-    ``is_known``: whether anything was ever read of it. ``document`` and ``events_document``: what
-    ``encode`` makes of the lists.
+    ``is_known``: whether anything was ever read of it. ``newest``: partition and offset of the last
+    block that was read, (-1, -1) none. ``document`` and ``events_document``: what ``encode`` makes
+    of the lists.
     """
 
     is_known: bool = True
+    newest: tuple[int, int] = (-1, -1)
     blocks: int = 0
     records: int = 0
     journal_bytes: int = 0
@@ -80,7 +96,11 @@ class KeyResult:
     def encode(self) -> None:
         """Make bytes of what was brought, for the rows that leave the operator."""
         self.document = encode_document(self.findings, self.observations, self.cuts)
-        self.events_document = encode_fleet_events(self.fleet_events)
+        self.events_document = encode_fleet_events(_for_the_driver(self.fleet_events))
+
+    def note(self, row: BlockRow) -> None:
+        """A message has a block that was read."""
+        self.newest = max(self.newest, (row.partition, row.offset))
 
     def refuse(self, row: BlockRow, reason: str) -> None:
         """Keep a message aside that cannot be read."""
@@ -107,7 +127,7 @@ Messages = list[tuple[BlockRow, "Block | str"]]
 """Of one instance, in the order of its journal: each with its block, or why it cannot be read."""
 
 
-def read(instance_id: str, rows: Iterable[BlockRow]) -> Messages:
+def read(key: JournalKey, rows: Iterable[BlockRow]) -> Messages:
     """Put messages of one key into the order of the journal, and decode them.
 
     The order of a topic's partition is the order of the journal, and Spark promises none within a
@@ -115,11 +135,11 @@ def read(instance_id: str, rows: Iterable[BlockRow]) -> Messages:
     partitions (partitions were added to the topic) can only be ordered by their own content.
 
     Args:
-        instance_id: The key.
+        key: Whose they are.
         rows: Its messages, in any order.
     """
     ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
-    messages = [(row, _read(instance_id, row)) for row in ordered]
+    messages = [(row, _read(key, row)) for row in ordered]
     if len({row.partition for row in ordered}) > 1:
         messages.sort(key=lambda pair: _journal_position(pair[1]))
     return messages
@@ -137,6 +157,7 @@ def absorb_runs(audit: InstanceAudit, messages: Messages) -> KeyResult:
             result.refuse(row, block)
             result.add(audit.note_unreadable(block))
             continue
+        result.note(row)
         if row.sent_us is not None:
             result.add(audit.sent(block, row.sent_us))
         follows = not run or (block.epoch, block.first_sequence) == (
@@ -174,6 +195,7 @@ def absorb_singly(audit: InstanceAudit, messages: Messages) -> KeyResult:
         if reason:
             result.refuse(row, reason)
         else:
+            result.note(row)
             result.blocks += 1
             result.records += len(block)
     return result
@@ -183,18 +205,37 @@ def _journal_position(block: Block | str) -> tuple[int, int]:
     return (-1, -1) if isinstance(block, str) else (block.epoch, block.first_sequence)
 
 
-def _read(instance_id: str, row: BlockRow) -> Block | str:
+def _read(key: JournalKey, row: BlockRow) -> Block | str:
     """The block of a message, or why it cannot be read."""
-    if not instance_id:
+    if not key.instance_id:
         return "a message whose key is missing or no UTF-8: expected the instance as key"
     if row.value is None:
         return "a message without a value: expected a block"
     if row.length > BLOCK_BYTES_MAX:
         return f"a block of {row.length} bytes: expected at most {BLOCK_BYTES_MAX}"
     try:
-        return decode_block(row.value, key=instance_id.encode(), headers=row.headers)
+        block = decode_block(row.value, key=key.instance_id.encode(), headers=row.headers)
     except BlockError as error:
         return str(error)
+    if block.cluster != key.cluster:
+        return f"a block of cluster {block.cluster!r} with a header of {key.cluster!r}"
+    return block
+
+
+def _for_the_driver(events: Sequence[FleetEvent]) -> list[FleetEvent]:
+    """What incidents and membership follow from, without what only comparisons need."""
+    kept = []
+    for event in events:
+        if event.kind in _OF_ADMINISTRATION:
+            kept.append(event)
+        elif event.kind is FleetEventKind.STATUS and not event.body["channels"]:
+            kept.append(_bare(event, FleetEventKind.STATUS, channels=[]))
+    newest = max(events, key=lambda event: event.ts, default=None)
+    return kept if newest is None else [*kept, _bare(newest, FleetEventKind.TIME)]
+
+
+def _bare(event: FleetEvent, kind: FleetEventKind, **body: list[str]) -> FleetEvent:
+    return FleetEvent(kind, event.instance_id, event.epoch, event.sequence, event.ts, {**body})
 
 
 def _absorb(audit: InstanceAudit, run: list[Block], result: KeyResult) -> None:

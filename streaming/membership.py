@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.incident_control import ControlAction
-from tallystick.coordinates.results import Observation, ObservationCode
+from tallystick.coordinates.results import Observation, ObservationCode, SubjectCheck
 from tallystick.coordinates.rules.observations import INSTANCE_BEYOND, INSTANCE_NOT_LISTED
 
 if TYPE_CHECKING:
@@ -42,12 +42,17 @@ def leave_out_retired(content: BatchContent, answers: Answers) -> None:
             if name not in answers.retired:
                 since[name] = event.epoch, event.sequence
 
-    def counts(one: FleetEvent | Finding | Observation | Cut) -> bool:
-        is_late = (one.epoch, one.sequence) >= since.get(one.instance_id, (0, 0))
-        return one.instance_id not in answers.retired and is_late
+    def counts(one: FleetEvent | Finding | Observation | Cut | SubjectCheck) -> bool:
+        if one.instance_id in answers.retired:
+            return False
+        # Comparisons are not made of a retired instance, so theirs are of what follows.
+        if one.instance_id not in since or isinstance(one, SubjectCheck):
+            return True
+        return (one.epoch, one.sequence) >= since[one.instance_id]
 
     if since or answers.retired:
         content.keep(counts)
+        content.journals = [n for n in content.journals if n.instance_id not in answers.retired]
 
 
 def leave_out_beyond(
@@ -78,17 +83,26 @@ def _named(
         if len(answers.strangers) >= STRANGERS_MAX:
             return
         answers.strangers[name] = None
-        yield Observation(
-            code=ObservationCode.INSTANCE_NOT_LISTED,
-            instance_id=name,
-            channel=None,
-            at="its first block",
-            reason=reason.code,
-            data={},
-            rules=(),
-            is_undecided=is_undecided,
-            collection_id=None,
-            epoch=0,
-            sequence=0,
-            ts=0,
-        )
+        yield _not_judged(name, reason, is_undecided=is_undecided)
+
+
+def not_compared(instance_id: str) -> Observation:
+    """An instance is beyond ``INSTANCES_MAX`` in its cluster."""
+    return _not_judged(instance_id, INSTANCE_BEYOND, is_undecided=True)
+
+
+def _not_judged(instance_id: str, reason: Reason, *, is_undecided: bool) -> Observation:
+    return Observation(
+        code=ObservationCode.INSTANCE_NOT_LISTED,
+        instance_id=instance_id,
+        channel=None,
+        at="its first block",
+        reason=reason.code,
+        data={},
+        rules=(),
+        is_undecided=is_undecided,
+        collection_id=None,
+        epoch=0,
+        sequence=0,
+        ts=0,
+    )

@@ -31,8 +31,14 @@ from tallystick.coordinates.values.topics import (
     INCIDENTS_TOPIC,
     JOURNAL_TOPIC,
 )
-from tallystick.streaming.audit_log import AuditLog
-from tallystick.streaming.auditor import BlockAuditor, audit_blocks, entry_of
+from tallystick.streaming.auditor import (
+    BlockAuditor,
+    audit_blocks,
+    entry_of,
+    numbers_of,
+    version_of,
+)
+from tallystick.streaming.bucket import Bucket, Judging
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import QUERY_NAME as COLLECTOR_QUERY
 from tallystick.streaming.collector import start_collector
@@ -43,7 +49,7 @@ from tallystick.streaming.message_limit import MessageLimit
 from tallystick.streaming.progress import Metrics, ProgressListener
 from tallystick.streaming.restarts import LastingQuery, Outages
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import BUCKET, LOG_NAMES, VERSION_NAME
+from tallystick.streaming.schema import BUCKET, FLEET_NAME, LOG_NAMES, VERSION_NAME
 from tallystick.streaming.session import (
     SessionSettings,
     jvm_end,
@@ -64,7 +70,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from tallystick.coordinates.audit.cut import Cut
-    from tallystick.coordinates.audit.instance import AuditOutput
     from tallystick.streaming.audit_log import Entry
     from tallystick.streaming.fleet import AlertTaker, ValidatorAnswer
     from tallystick.streaming.watch import Watcher
@@ -229,6 +234,8 @@ class AuditJob:
             incidents_topic=settings.incidents_topic,
             dead_letter_topic=settings.dead_letter_topic,
         )
+        listed = frozenset(settings.instances) or None
+        self._judging = Judging(settings.disabled, listed, settings.deadline.journal_us)
         self._limit = MessageLimit(checkpoint, settings.max_messages, checkpoint.parts)
         self._tables = TableSink(settings.output, checkpoint.run_id, settings.retention)
         self._step = FleetStep(
@@ -278,10 +285,11 @@ class AuditJob:
                 for query in queries:
                     query.drain(self._settings.drain_timeout_s)
                 if self._settings.history_ends and not stop.is_set():
-                    self._step.finish(self._finish_instances())
+                    self._step.finish(self._buckets(LOG_NAMES))
                 else:
                     now_us = time.time_ns() // 1_000
-                    self._step.pause(now_us, is_history=self._settings.available_now)
+                    is_history = self._settings.available_now
+                    self._step.pause(self._buckets(), now_us, is_history=is_history)
             self._tables.await_upkeep()
         finally:
             with contextlib.suppress(Py4JError, OSError):
@@ -329,7 +337,6 @@ class AuditJob:
             topic=self._settings.journal_topic,
             max_messages=self._limit.begin(),
         )
-        listed = frozenset(self._settings.instances)
         requests = read_requests(
             self._spark,
             self._settings.bootstrap_servers,
@@ -338,7 +345,7 @@ class AuditJob:
             control_topic=self._settings.control_topic,
         )
         writer = (
-            audit_blocks(blocks, BlockAuditor(self._settings.disabled, listed or None))
+            audit_blocks(blocks, BlockAuditor(self._judging))
             .unionByName(requests)
             .writeStream.queryName(AUDITOR_QUERY)
             .foreachBatch(self._step)
@@ -348,27 +355,36 @@ class AuditJob:
             writer = writer.trigger(availableNow=True)
         return writer.start()
 
-    def _finish_instances(self) -> list[AuditOutput]:
-        """What each instance's audit decides when its journal ends here."""
+    def _buckets(self, segments: Sequence[str] = ()) -> list[Bucket]:
+        """The audits as they are in the state store after the last micro-batch.
+
+        Args:
+            segments: Of the instances' log, if the instances are wanted.
+        """
+        if self._checkpoint.next_batch_id() == 0:
+            return []  # nothing was ever read
 
         def state(name: str) -> DataFrame:
             reader = self._spark.read.format("statestore").option("stateVarName", name)
             found = reader.load(str(self._checkpoint.auditor))
             return found.select(f"key.{BUCKET}", "list_element.*")
 
-        next_numbers = {bucket: number for bucket, number, _ in state(VERSION_NAME).collect()}
-        segments = [
-            state(name).withColumn("segment", F.lit(number))
-            for number, name in enumerate(LOG_NAMES)
-        ]
-        logs: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
-        for bucket, *row, segment in reduce(DataFrame.union, segments).collect():
-            logs[bucket].append((segment, entry_of(row)))
-        outputs: dict[str, list[AuditOutput]] = {}
-        for bucket, next_number in next_numbers.items():
-            log = AuditLog(self._settings.disabled, logs[bucket], next_number)
-            outputs |= log.finish()
-        return [output for name in sorted(outputs) for output in outputs[name]]
+        def entries(names: Sequence[str]) -> dict[int, list[tuple[int, Entry]]]:
+            found: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
+            parts = [state(n).withColumn("at", F.lit(at)) for at, n in enumerate(names)]
+            for bucket, *row, at in reduce(DataFrame.union, parts).collect() if parts else ():
+                found[bucket].append((at, entry_of(row)))
+            return found
+
+        audits, fleets = entries(segments), entries([FLEET_NAME])
+        buckets = []
+        for bucket, *row in state(VERSION_NAME).collect():
+            numbers = numbers_of(version_of(row))
+            if not segments:
+                numbers = numbers._replace(next_number=0)
+            entries_of_fleet = [entry for _, entry in fleets[bucket]]
+            buckets.append(Bucket(self._judging, audits[bucket], entries_of_fleet, numbers))
+        return buckets
 
     @contextlib.contextmanager
     def _one_sentence(self) -> Iterator[None]:

@@ -28,6 +28,7 @@ HEADERS = ArrayType(
 
 BLOCK_ROWS = StructType(
     [
+        StructField("cluster", StringType()),
         StructField("instance_id", StringType()),
         StructField("value", BinaryType()),
         StructField("headers", HEADERS),
@@ -38,8 +39,9 @@ BLOCK_ROWS = StructType(
         StructField("key", BinaryType()),
     ]
 )
-"""What goes into the auditor: one row a block, ``instance_id`` being the message's key as text
-(empty if it can be no instance's name); ``headers`` NULL where they are not known; ``value`` cut if
+"""What goes into the auditor: one row a block, ``cluster`` being the message's header of that name
+(empty without one), ``instance_id`` its key as text (empty if it can be no instance's name);
+``headers`` NULL where they are not known; ``value`` cut if
 it is too large for a block, and then ``bytes`` is what it was; the beginning of the ``key``;
 ``sent_us`` its time in Kafka, microseconds."""
 
@@ -52,10 +54,17 @@ Together they fit into a message of the size that brokers and producers take as 
 BUCKET = "bucket"
 VERSION_NAME = "version"
 LOG_VERSION = StructType(
-    [StructField("next_number", LongType()), StructField("token", StringType())]
+    [
+        StructField("next_number", LongType()),
+        StructField("fleet_first", LongType()),
+        StructField("fleet_end", LongType()),
+        StructField("token", StringType()),
+    ]
 )
-"""Of a bucket: the number of the next entry of its log, and a text that is another after each step,
-by which whoever holds its audits knows whether they are the newest."""
+"""Of a bucket: the number of the next entry of its instances' log, those of the first entry of its
+clusters' log and after the last, and a text that is another after each step, by which whoever holds
+its audits knows whether they are the newest."""
+FLEET_NAME = "fleet"
 SEGMENTS = 8
 LOG_NAMES = tuple(f"log_{number}" for number in range(SEGMENTS))
 LOG_ENTRY = StructType(
@@ -68,7 +77,7 @@ LOG_ENTRY = StructType(
     ]
 )
 """An entry of the log that a bucket's audits are made from (``audit_log.Entry``), in the list state
-of its segment."""
+of its segment, or that its clusters' audits are made from (``fleet_log``), in one of their own."""
 
 RESULT = "result"
 DEAD_LETTER = "dead_letter"
@@ -76,10 +85,12 @@ REQUEST = "request"
 CONTROL = "control"
 NOT_LISTED = "not_listed"
 READ = "read"
+CLUSTER = "cluster"
 
 AUDIT_ROWS = StructType(
     [
         StructField("kind", StringType()),
+        StructField("cluster", StringType()),
         StructField("instance_id", StringType()),
         StructField("blocks", LongType()),
         StructField("records", LongType()),
@@ -95,8 +106,11 @@ AUDIT_ROWS = StructType(
     ]
 )
 """What leaves the auditor. RESULT, at most one a key and micro-batch: how many blocks and records
-were read, of how many bytes, ``document`` (JSON of findings, observations and cuts) and
-``fleet_events`` (``coordinates.audit.fleet_events``). DEAD_LETTER, one a block that cannot be read:
+were read, of how many bytes, ``document`` (JSON of findings, observations and cuts),
+``fleet_events`` (``coordinates.audit.fleet_events``: those of the administration, and the newest
+time), ``partition`` and ``offset`` of its last block. CLUSTER, one a cluster: ``document`` is what
+comparing its instances has brought (``FleetOutput`` as the state codec encodes it), ``partition``
+the bucket, ``bytes`` those of its clusters' log. DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was, ``value`` cut if it had more ``bytes``. REQUEST and CONTROL,
 one a message of the collect and of the control topic: ``value``. NOT_LISTED, one an instance that
 is not listed: ``blocks``. READ, one a bucket and partition of the journal topic: the first

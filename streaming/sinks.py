@@ -64,7 +64,7 @@ class DeadLetterRow:
     """A message that could not be read, as it leaves the auditor.
 
     ``length``: of its value, of which ``value`` may be the beginning. ``key``: the beginning of
-    its key. ``of_journal``: whether it is of the journal's topic.
+    its key. ``of_journal``: whether it is of the journal's topic. ``cluster``: as a header has it.
     """
 
     instance_id: str
@@ -76,6 +76,7 @@ class DeadLetterRow:
     length: int = 0
     key: bytes | None = None
     of_journal: bool = True
+    cluster: str = ""
 
 
 class KafkaSink:

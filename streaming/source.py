@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
 from tallystick.coordinates.events._field_checks import INSTANCE_BYTES_MAX
-from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX
+from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, CLUSTER
 from tallystick.coordinates.values.topics import COLLECT_TOPIC, CONTROL_TOPIC, JOURNAL_TOPIC
 from tallystick.streaming.schema import (
     AUDIT_ROWS,
@@ -54,6 +54,15 @@ ELSE concat(
 ) END
 """
 
+# Headers are looked through before they are cut; one that is no name of a cluster is none here, and
+# its block, which has another, is refused.
+_CLUSTER = f"""
+coalesce(try_element_at(transform(
+    filter(headers, h -> h.key = '{CLUSTER}' AND length(h.value) <= {INSTANCE_BYTES_MAX}),
+    h -> try_validate_utf8(CAST(h.value AS STRING))
+), 1), '')
+"""
+
 # A broker that does not answer is reported within these, not after Kafka's own minute.
 _BROKER_TIMEOUTS = {
     "kafka.default.api.timeout.ms": "15000",
@@ -82,6 +91,7 @@ def read_journal(
     is_name = F.length("key") <= INSTANCE_BYTES_MAX
     is_whole = F.length("value") <= BLOCK_BYTES_MAX
     return messages.load().select(
+        F.expr(_CLUSTER).alias("cluster"),
         # A message without a key, or with one that is no text, belongs to no instance. Spark would
         # group the first under NULL, and fail for ever on the second when Python gets it.
         F.coalesce(

@@ -25,13 +25,18 @@ from pyspark.daemon import manager
 from pyspark.sql.pandas import serializers  # noqa: F401
 from pyspark.sql.streaming import stateful_processor_api_client  # noqa: F401
 
+from tallystick.coordinates.audit.finding_collector import FleetOutput
+from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import encode_fleet_events
 from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.state_codec import encode
 from tallystick.streaming import auditor  # noqa: F401
 
 if __name__ == "__main__":
-    # The codecs of state and fleet events are compiled at their first use.
+    # The codecs of states, fleet events and results are compiled at their first use.
     encode_fleet_events([])
+    encode(FleetOutput, FleetOutput())
+    FleetAudit.from_bytes(FleetAudit().to_bytes())
     InstanceAudit.from_bytes(InstanceAudit("").to_bytes())
     # Spark's loop collects garbage after every task. What was imported is no garbage: without this,
     # each task walked all of it, and copied its pages into the fork.

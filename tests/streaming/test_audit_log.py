@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from random import Random
 
 import pytest
 from streaming_journals import history
 
 from tallystick.campaign import scenario_of
-from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.streaming import audit_log
 from tallystick.streaming.audit_log import ROW_COST, AuditLog
-from tallystick.streaming.instance_step import BlockRow, KeyResult
+from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
 from tallystick.streaming.schema import SEGMENTS
 from tests.support.audit_steps import MemoryStore
 
 SEEDS = (0, 4, 63)
 Rows = dict[str, list[BlockRow]]
+
+
+class OneCluster(AuditLog):
+    """Its instances are of no cluster."""
+
+    def step(self, rows: Rows, store: MemoryStore) -> dict[str, KeyResult]:
+        found = super().step({JournalKey("", name): of for name, of in rows.items()}, store)
+        return {journal.instance_id: result for journal, result in found.items()}
+
+    def finish(self) -> dict[str, list[AuditOutput]]:
+        return {journal.instance_id: ends for journal, ends in super().finish().items()}
 
 
 def steps_of(seed: int, size: int = 64) -> list[Rows]:
@@ -30,7 +42,7 @@ def steps_of(seed: int, size: int = 64) -> list[Rows]:
     waiting = {
         name: [
             BlockRow(encode_block(part), block_headers(part), 0, offset)
-            for offset, part in enumerate(cut_into_blocks(journal, size))
+            for offset, part in enumerate(cut_into_blocks(replace(journal, cluster=""), size))
         ]
         for name, journal in simulate(scenario_of(seed)).journals.items()
     }
@@ -62,15 +74,15 @@ def small_segments(monkeypatch):
 def test_audits_that_are_held_and_audits_that_are_made_again_are_equal(seed):
     """After any step, by any process: the same results, the same end, and no entry too many."""
     store, random = MemoryStore(), Random(seed)
-    held, always_held = AuditLog(), AuditLog()
+    held, always_held = OneCluster(), OneCluster()
     steps = steps_of(seed)
     for step in steps:
         expected = always_held.step(step, MemoryStore())
         if random.random() < 0.5:
-            held = AuditLog(frozenset(), store.read(), held.next_number)
+            held = OneCluster(frozenset(), store.read(), held.next_number)
         assert shown(held.step(step, store)) == shown(expected)
     assert held.next_number >= len(steps) > 2 * 4
-    made = AuditLog(frozenset(), store.read(), held.next_number)
+    made = OneCluster(frozenset(), store.read(), held.next_number)
     assert [*map(repr, made.finish().items())] == [*map(repr, always_held.finish().items())]
     numbers = sorted(entry.number for _, entry in store.read())
     assert numbers == list(range(numbers[0], held.next_number))
@@ -83,7 +95,7 @@ def size_of(store: MemoryStore) -> int:
 @pytest.mark.usefixtures("small_segments")
 def test_states_that_are_written_again_and_again_do_not_pile_up():
     """As of an instance of which each micro-batch has a message that cannot be read."""
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     blocks = cut_into_blocks(history("a", 40, broken=frozenset()), 64)
     for offset, block in enumerate(blocks):
         rows = [BlockRow(encode_block(block), None, 0, 2 * offset)]
@@ -95,7 +107,7 @@ def test_states_that_are_written_again_and_again_do_not_pile_up():
 
 def test_of_many_blocks_the_state_is_written_as_it_is_smaller():
     """Nothing is written that is larger than what it stands for."""
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     blocks = cut_into_blocks(history("a", 40, broken=frozenset()), 1)
     rows = [BlockRow(encode_block(b), None, 0, at) for at, b in enumerate(blocks)]
     assert sum(map(len, (row.value for row in rows))) > audit_log.SEGMENT_COST_MIN
@@ -109,17 +121,18 @@ def test_blocks_of_many_instances_are_several_entries(monkeypatch):
     """Each no larger than it should be; together they are as one."""
     monkeypatch.setattr(audit_log, "ENTRY_COST_MAX", 3 * ROW_COST)
     step = of_three(0)
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     log.step(step, store)
-    assert [["a"], ["b"], ["c"]] == [json.loads(entry.names) for _, entry in store.read()]
-    made = AuditLog(frozenset(), store.read(), log.next_number)
+    names = [json.loads(entry.names) for _, entry in store.read()]
+    assert names == [[["", "a"]], [["", "b"]], [["", "c"]]]
+    made = OneCluster(frozenset(), store.read(), log.next_number)
     assert shown(made.step(of_three(1), MemoryStore())) == shown(log.step(of_three(1), store))
 
 
 @pytest.mark.usefixtures("small_segments")
 def test_the_log_does_not_grow():
     """What is older than a round through the segments is written anew, or gone."""
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     quiet = history("quiet", 2, broken=frozenset())
     log.step({"quiet": [BlockRow(encode_block(quiet), None, 0, 0)]}, store)
     blocks = cut_into_blocks(history("a", 40, broken=frozenset()), 16)
@@ -129,13 +142,13 @@ def test_the_log_does_not_grow():
         entries = [entry for _, entry in store.read()]
         assert len(entries) < 40
     assert min(entry.number for entry in entries) > len(blocks) // 2
-    assert {"a", "quiet"} == AuditLog(frozenset(), store.read(), log.next_number).finish().keys()
+    assert {"a", "quiet"} == OneCluster(frozenset(), store.read(), log.next_number).finish().keys()
 
 
 def test_blocks_are_written_not_states():
     """What a step of a known instance adds to the log is about its message."""
     blocks = cut_into_blocks(history("a", 40, broken=frozenset()), 64)
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     sizes = []
     for offset, block in enumerate(blocks):
         row = BlockRow(encode_block(block), None, 0, offset)
@@ -149,12 +162,12 @@ def test_blocks_are_written_not_states():
 
 def test_what_is_refused_is_not_read_again():
     """The state is written instead: nobody meets a message twice that could not be read."""
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     first, second = cut_into_blocks(history("a", 4, broken=frozenset()), 100)[:2]
     log.step({"a": [BlockRow(encode_block(first), None, 0, 0)]}, store)
     log.step({"a": [BlockRow(b"rubbish", None, 0, 1)]}, store)
     assert ["rows", "audit"] == [entry.kind for _, entry in store.read()]
-    made = AuditLog(frozenset(), store.read(), log.next_number)
+    made = OneCluster(frozenset(), store.read(), log.next_number)
     row = BlockRow(encode_block(second), None, 0, 2)
     assert shown(made.step({"a": [row]}, MemoryStore())) == shown(log.step({"a": [row]}, store))
 
@@ -183,12 +196,12 @@ def of_three(offset: int) -> Rows:
 
 def test_what_is_damaged_is_of_those_that_it_names():
     """The others go on; and it is reported once."""
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     for name in "abc":
         log.step({name: of_three(0)[name]}, store)
     damage(store, '"b"', data=b"?")
     for offset, expected in ((1, {"b"}), (2, set())):
-        log = AuditLog(frozenset(), store.read(), log.next_number)
+        log = OneCluster(frozenset(), store.read(), log.next_number)
         assert expected == unreadable(log.step(of_three(offset), store))
 
 
@@ -197,19 +210,19 @@ def test_a_rule_that_is_switched_off_later_is_silent():
     """Whether its audit is made from a state, which had it on, or from blocks."""
     blocks = cut_into_blocks(history("a", 6, broken=frozenset({5})), 16)
     rows = [{"a": [BlockRow(encode_block(block), None, 0, at)]} for at, block in enumerate(blocks)]
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     for row in rows[:-1]:
         log.step(row, store)
-    again = AuditLog(frozenset(), store.read(), log.next_number)
+    again = OneCluster(frozenset(), store.read(), log.next_number)
     [finding] = again.step(rows[-1], MemoryStore())["a"].findings
-    off = AuditLog(frozenset({finding.rule}), store.read(), log.next_number)
+    off = OneCluster(frozenset({finding.rule}), store.read(), log.next_number)
     assert not off.step(rows[-1], MemoryStore())["a"].findings
 
 
 @pytest.mark.usefixtures("small_segments")
 def test_a_state_that_cannot_be_written_stops_nobody(monkeypatch):
     """It shows when a segment is emptied, steps after what brought it: its instance begins anew."""
-    store, log, found = MemoryStore(), AuditLog(), set()
+    store, log, found = MemoryStore(), OneCluster(), set()
     log.step(of_three(0), store)
     to_bytes = InstanceAudit.to_bytes
 
@@ -224,22 +237,45 @@ def test_a_state_that_cannot_be_written_stops_nobody(monkeypatch):
         row = BlockRow(encode_block(block), None, 0, offset)
         found |= unreadable(log.step({"new": [row]}, store))
     assert found == {"b"}
-    assert {"a", "b", "c", "new"} == AuditLog(frozenset(), store.read()).finish().keys()
+    assert {"a", "b", "c", "new"} == OneCluster(frozenset(), store.read()).finish().keys()
 
 
 @pytest.mark.usefixtures("small_segments")
 def test_where_it_is_not_known_whose_an_entry_was_all_begin_anew():
     """Also those that only it knew, when they come; one that begins was never known."""
-    store, log = MemoryStore(), AuditLog()
+    store, log = MemoryStore(), OneCluster()
     log.step({name: of_three(0)[name] for name in "ab"}, store)
     log.step({"c": of_three(0)["c"]}, store)
     damage(store, '"c"', names='["?"]')
-    log = AuditLog(frozenset(), store.read(), log.next_number)
+    log = OneCluster(frozenset(), store.read(), log.next_number)
     assert {"a", "b"} == unreadable(log.step({"a": of_three(1)["a"]}, store))
     for offset in range(2, 2 * SEGMENTS):
         new = f"new {offset}"
         block = encode_block(history(new, 1, broken=frozenset()))
         assert not unreadable(log.step({new: [BlockRow(block, None, 0, 0)]}, store))
-    log = AuditLog(frozenset(), store.read(), log.next_number)
+    log = OneCluster(frozenset(), store.read(), log.next_number)
     assert {"c"} == unreadable(log.step({"c": of_three(1)["c"]}, store))
     assert not unreadable(log.step(of_three(2), store))
+
+
+def test_one_instance_in_two_clusters_has_two_audits():
+    """What is read of it in one is no part of its journal in the other."""
+    store, log = MemoryStore(), AuditLog()
+    blocks = cut_into_blocks(history("a", 4, broken=frozenset()), 60)
+    for offset, (cluster, block) in enumerate(zip(("", "east", ""), blocks, strict=False)):
+        labelled = replace(block, cluster=cluster)
+        row = BlockRow(encode_block(labelled), block_headers(labelled), 0, offset)
+        [result] = log.step({JournalKey(cluster, "a"): [row]}, store).values()
+    assert [one.code for one in result.observations] == [ObservationCode.JOURNAL_GAP]
+    made = AuditLog(frozenset(), store.read(), log.next_number)
+    assert {JournalKey("", "a"), JournalKey("east", "a")} == made.finish().keys()
+
+
+def test_a_block_of_another_cluster_than_its_header_is_refused():
+    """It would be judged against servers that it has nothing to do with."""
+    block = replace(history("a", 1, broken=frozenset()), cluster="east")
+    row = BlockRow(encode_block(block), None, 0, 0)
+    [result] = AuditLog().step({JournalKey("", "a"): [row]}, MemoryStore()).values()
+    assert ["a block of cluster 'east' with a header of ''"] == [
+        letter.reason for letter in result.dead_letters
+    ]

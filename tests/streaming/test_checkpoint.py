@@ -8,10 +8,11 @@ import zlib
 
 import pytest
 
+from tallystick.coordinates.values.checksum import seal_document, unseal_document
 from tallystick.streaming.checkpoint import (
+    LAYOUT_VERSION,
     STATES_KEPT,
     CheckpointLocation,
-    DriverState,
     Layout,
     mark_rebuilt,
     set_aside,
@@ -57,6 +58,19 @@ def test_another_layout_is_refused_and_named(tmp_path, layout, named):
     with (
         pytest.raises(CheckpointError, match=named),
         CheckpointLocation(tmp_path, layout),
+    ):
+        pass
+
+
+def test_a_location_of_another_version_is_to_be_rebuilt(tmp_path):
+    """Its states are of another form, so nothing of it is read."""
+    path = tmp_path / "layout.json"
+    with CheckpointLocation(tmp_path, LAYOUT):
+        known = unseal_document(path.read_bytes())
+    path.write_bytes(seal_document({**known, "layout_version": LAYOUT_VERSION - 1}))
+    with (
+        pytest.raises(CheckpointError, match=r"another version of tallystick.*tallystick rebuild"),
+        CheckpointLocation(tmp_path, LAYOUT),
     ):
         pass
 
@@ -178,66 +192,36 @@ def test_a_directory_that_cannot_be_made_is_one_sentence(tmp_path):
         pass
 
 
-def after(number: int) -> tuple[bytes, bytes]:
-    """What is kept after a micro-batch: the parts, the log's entry."""
-    return b"after %d" % number, b"entry %d" % number
-
-
 def test_a_retried_micro_batch_gets_the_state_before_it(tmp_path):
     """What micro-batches that were not committed left is forgotten."""
     location = CheckpointLocation(tmp_path, LAYOUT)
     assert location.load_state(0) is None
     for number in range(6):
-        location.save_state(number, *after(number), b"fleet 1" if number == 1 else None)
-    known = DriverState(b"after 4", b"fleet 1", [b"entry 2", b"entry 3", b"entry 4"])
-    assert location.load_state(5) == known
-    assert location.load_state(5) == known
+        location.save_state(number, b"after %d" % number)
+    assert location.load_state(5) == b"after 4"
+    assert location.load_state(5) == b"after 4"
     with pytest.raises(CheckpointError, match=r"before micro-batch 6 \(fleet/000000000005.state"):
         location.load_state(6)
-    (tmp_path / "fleet" / "000000000003.log").unlink()
-    with pytest.raises(CheckpointError, match=r"before micro-batch 5 \(fleet/000000000003.log"):
-        location.load_state(5)
-
-
-def test_the_log_begins_before_everything_until_there_is_a_state(tmp_path):
-    """Nothing of it is removed."""
-    location = CheckpointLocation(tmp_path, LAYOUT)
-    for number in range(9):
-        location.save_state(number, *after(number), None)
-    entries = [b"entry %d" % number for number in range(9)]
-    assert location.load_state(9) == DriverState(b"after 8", None, entries)
 
 
 def test_what_no_restart_needs_is_removed(tmp_path):
     """A restart may begin with each of the last micro-batches that are kept."""
     location = CheckpointLocation(tmp_path, LAYOUT)
     for number in range(9):
-        location.save_state(number, *after(number), b"fleet" if number in (2, 5, 7) else None)
+        location.save_state(number, b"after %d" % number)
     names = sorted(path.name.lstrip("0") for path in (tmp_path / "fleet").iterdir())
     assert STATES_KEPT == 3
-    assert names == [
-        "5.fleet",
-        "6.log",
-        "6.state",
-        "7.fleet",
-        "7.log",
-        "7.state",
-        "8.log",
-        "8.state",
-    ]
-    for last, fleet_of in ((8, 7), (7, 7), (6, 5)):
-        loaded = location.load_state(last + 1)
-        assert loaded is not None
-        assert loaded.parts == b"after %d" % last
-        assert loaded.log == [b"entry %d" % number for number in range(fleet_of + 1, last + 1)]
+    assert names == ["6.state", "7.state", "8.state"]
+    for last in (8, 7, 6):
+        assert location.load_state(last + 1) == b"after %d" % last
 
 
 def test_a_half_written_state_is_no_state(tmp_path):
     """A crash while a state is written leaves a file that nobody reads."""
     location = CheckpointLocation(tmp_path, LAYOUT)
-    location.save_state(0, *after(0), None)
+    location.save_state(0, b"after 0")
     (tmp_path / "fleet" / ".000000000001.state.77.tmp").write_bytes(b"ha")
-    assert location.load_state(1) == DriverState(b"after 0", None, [b"entry 0"])
+    assert location.load_state(1) == b"after 0"
 
 
 def test_the_time_of_a_micro_batch_is_the_one_that_spark_wrote_down(tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from streaming_journals import history
 
 from tallystick.coordinates.audit.culprits import culprits
-from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.audit.instance import AuditOutput
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.collect_request import CollectRequest, encode_request
@@ -26,7 +26,6 @@ from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.state_codec import encode
 from tallystick.streaming import (
     delta_table,
-    fleet_log,
     membership,
     table_reader,
     table_sink,
@@ -34,10 +33,12 @@ from tallystick.streaming import (
 )
 from tallystick.streaming.answers import SILENT
 from tallystick.streaming.auditor import rows_of_result
+from tallystick.streaming.bucket import Ends
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.fleet import FleetStep
-from tallystick.streaming.instance_step import BlockRow, DeadLetter, KeyResult
+from tallystick.streaming.instance_step import BlockRow, DeadLetter, JournalKey, KeyResult
+from tallystick.streaming.journal_holes import PlannedOffsets
 from tallystick.streaming.message_limit import MessageLimit
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
@@ -62,7 +63,7 @@ def micro_batches(count: int) -> list[pa.Table]:
         for name in reversed(INSTANCES):
             row = BlockRow(encode_block(pieces[name][i]), None, 0, i)
             states[name], result = audit_rows(states[name], name, [row])
-            rows += rows_of_result(name, result)
+            rows += rows_of_result(JournalKey("", name), result)
         tables.append(pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS))
     return tables
 
@@ -294,6 +295,11 @@ def test_a_validator_is_given_the_checks_of_all_rules(tmp_path):
     assert {"lsn_order", "gtid_logged_once"} <= checked
 
 
+def bucket_that_ends(output: AuditOutput) -> SimpleNamespace:
+    """One whose instances decide this at the end of their journals."""
+    return SimpleNamespace(finish=lambda *_, **__: Ends([output], {}))
+
+
 def test_what_comes_to_light_after_the_last_collection_is_validated_at_the_end(tmp_path):
     """The last collection once more, now with the breach."""
     recorder = Recorder()
@@ -301,7 +307,7 @@ def test_what_comes_to_light_after_the_last_collection_is_validated_at_the_end(t
     fleet.absorb(BATCHES[0], 0, NOW_US)
     count = len(recorder.rounds)
     late = AuditOutput(findings=[finding(rule="gtid_logged_once", instance_id="a", ts=10**18)])
-    fleet.finish([late])
+    fleet.finish([bucket_that_ends(late)])
     assert len(recorder.rounds) == count + 1
     written = table_reader.read_checks(tmp_path / "out")
     assert {"executed_within_logged", "gtid_logged_once"} <= {one.check.rule for one in written}
@@ -338,7 +344,7 @@ def test_a_run_that_ends_leaves_who_has_not_answered_undecided(
     fleet = step(tmp_path, Recorder())
     only_a = BATCHES[0].filter(pc.equal(BATCHES[0]["instance_id"], "a"))
     fleet.absorb(only_a, 0, NOW_US)
-    fleet.pause(NOW_US + later_s * 1_000_000, is_history=is_history)
+    fleet.pause((), NOW_US + later_s * 1_000_000, is_history=is_history)
     missing = {cut.instance_id for cut in cuts_of(tmp_path) if cut.answer == "missing"}
     assert missing == ({"b"} if is_missing else set())
 
@@ -377,7 +383,9 @@ def test_a_retired_instance_is_not_judged_until_it_starts_anew(tmp_path):
     assert {"a", "b"} == {one.instance_id for one in read_incidents(tmp_path) if one.is_open}
     control = pa.Table.from_pylist([retiring("a", 10**17)], schema=ARROW_AUDIT_ROWS)
     fleet.absorb(pa.concat_tables([control, BATCHES[2]]), 2, NOW_US)
-    assert fleet._fleet.audit.reader.members.keys() == {"b"}
+    assert fleet._homes.of.keys() == {"b"}
+    # The operator takes it out of the comparisons with the next micro-batch.
+    assert fleet.orders(3, ()).retired.keys() == {"a"}
     # By another job, that goes on from the state.
     step(tmp_path, Recorder()).absorb(BATCHES[3], 3, NOW_US)
     read = table_reader.read_validations(tmp_path / "out")
@@ -409,7 +417,8 @@ def test_a_start_that_is_read_after_a_retirement_is_later_by_whatever_clock(tmp_
     limit = {"limit": limit_of(tmp_path, 1)} if is_backlog else {}
     control = pa.Table.from_pylist([retiring("a", 10**17)], schema=ARROW_AUDIT_ROWS)
     fleet = step(tmp_path, Recorder(), **limit)
-    fleet.absorb(pa.concat_tables([control, READ_ONE]), 0, NOW_US)
+    one = [PlannedOffsets("t", 0, 0, 1)]
+    fleet.absorb(pa.concat_tables([control, READ_ONE]), 0, NOW_US, one)
     fleet.absorb(BATCHES[0], 1, NOW_US)
     assert ("a" in {cut.instance_id for cut in cuts_of(tmp_path)}) != is_backlog
 
@@ -439,7 +448,7 @@ def test_a_message_without_a_key_is_told(tmp_path):
     """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
     row = BlockRow(b"x", [("h", b"v")], 3, 14)
     letters = [DeadLetter(row, "a message without a key")]
-    rows = rows_of_result("", KeyResult(is_known=False, dead_letters=letters))
+    rows = rows_of_result(JournalKey("", ""), KeyResult(is_known=False, dead_letters=letters))
     table = pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS)
     recorder = Recorder()
     step(tmp_path, recorder).absorb(table, 0, NOW_US)
@@ -463,22 +472,21 @@ def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
         limit = limit_of(directory, messages)
         fleet = step(directory, Recorder(), limit=limit, deadline=deadline)
         for number, table in enumerate(ahead):
-            fleet.absorb(table, number, NOW_US)
+            one = PlannedOffsets("t", 0, 0, 1)
+            assert fleet.orders(number, [one]).is_caught_up == (closed > 0)
+            fleet.absorb(table, number, NOW_US, [one])
         assert closed == len(table_reader.read_validations(directory / "out"))
 
 
-@pytest.mark.parametrize("kind", ["state", "log", "fleet"])
 @pytest.mark.parametrize("change", [lambda state: state[:-1], lambda _: encode(int, 1)])
-def test_a_state_that_cannot_be_read_begins_anew(tmp_path, monkeypatch, kind, change):
-    """Comparisons and collections begin anew, reported once, and counted; incidents go on."""
-    if kind == "fleet":
-        monkeypatch.setattr(fleet_log, "LOG_ENTRIES_MAX", 2)
+def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
+    """Collections begin anew, reported once, and counted; incidents go on."""
     before = step(tmp_path, Recorder())
     for number, table in enumerate(BATCHES[:2]):
         before.absorb(table, number, NOW_US)
     known = before._incidents.open
     assert known
-    path = max((tmp_path / "checkpoint" / "fleet").glob(f"*.{kind}"))
+    path = max((tmp_path / "checkpoint" / "fleet").glob("*.state"))
     path.write_bytes(change(path.read_bytes()))
     fleet = step(tmp_path, recorder := Recorder())
     for number, table in enumerate(BATCHES[2:], 2):
@@ -497,7 +505,7 @@ def test_a_state_that_cannot_be_read_begins_anew(tmp_path, monkeypatch, kind, ch
     again = step(tmp_path, Recorder())
     again._load(len(BATCHES))
     assert not again._lost
-    assert again._fleet.audit.to_bytes() == fleet._fleet.audit.to_bytes()
+    assert again._homes.to_bytes() == fleet._homes.to_bytes()
 
 
 def damaged_after(directory, batches: int) -> None:
@@ -508,7 +516,7 @@ def damaged_after(directory, batches: int) -> None:
     path.write_bytes(data)
 
 
-@pytest.mark.parametrize("end", [FleetStep.finish, lambda step: step.pause(1, is_history=True)])
+@pytest.mark.parametrize("end", [FleetStep.finish, lambda step: step.pause((), 1, is_history=True)])
 def test_a_state_that_cannot_be_read_at_the_end_is_reported(tmp_path, end):
     """Although no micro-batch came; and nothing is decided by what is not there."""
     before = step(tmp_path, Recorder())
@@ -578,14 +586,14 @@ def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):
 @pytest.mark.parametrize("bad", [{"a"}, {"b"}, {"a", "b"}])
 def test_evidence_that_raises_is_left_out(tmp_path, monkeypatch, bad):
     """The other instance has its findings; this one is undecided, in each micro-batch anew."""
-    absorb = FleetAudit.absorb
+    absorb = Incidents.absorb
 
-    def raising(self, events):
-        if bad & {event.instance_id for event in events}:
+    def raising(self, findings=(), cuts=(), *of, **options):
+        if bad & {cut.instance_id for cut in cuts}:
             raise ZeroDivisionError("nobody thought of this")
-        return absorb(self, events)
+        return absorb(self, findings, cuts, *of, **options)
 
-    monkeypatch.setattr(FleetAudit, "absorb", raising)
+    monkeypatch.setattr(Incidents, "absorb", raising)
     recorder = Recorder()
     for number, table in enumerate(BATCHES):
         step(tmp_path, recorder).absorb(table, number, NOW_US)
@@ -600,56 +608,6 @@ def test_evidence_that_raises_is_left_out(tmp_path, monkeypatch, bad):
     # Of the good one nothing is missing.
     cuts = [cut for cut in cuts_of(tmp_path) if cut.instance_id in good]
     assert len(cuts) == 6 * len(good)
-
-
-def refused_at_the_end(directory):
-    seen = table_reader.observations_of(table_reader.read_observations(directory / "out"))
-    return [(one.instance_id, one.at) for one in seen if one.reason == "evidence_refused"]
-
-
-def test_what_an_instance_has_shown_before_is_left_out_too(tmp_path, monkeypatch):
-    """Of a nothing comes in the last micro-batch: what is remembered of it raises."""
-    recorder = Recorder()
-    fleet = step(tmp_path, recorder)
-    for number, table in enumerate(BATCHES[:-1]):
-        fleet.absorb(table, number, NOW_US)
-    absorb = FleetAudit.absorb
-
-    def raising(self, events):
-        if "a" in self.reader.members and {event.instance_id for event in events} <= {"b"}:
-            raise ZeroDivisionError("nobody thought of this")
-        return absorb(self, events)
-
-    monkeypatch.setattr(FleetAudit, "absorb", raising)
-    of_b = BATCHES[-1].filter(pc.equal(BATCHES[-1]["instance_id"], "b"))
-    before = [f for f in recorder.findings if f.instance_id == "b"]
-    fleet.absorb(of_b, len(BATCHES) - 1, NOW_US)
-    assert [("a", f"micro-batch {len(BATCHES) - 1}")] == refused_at_the_end(tmp_path)
-    assert len(before) < len([f for f in recorder.findings if f.instance_id == "b"])
-
-
-@pytest.mark.parametrize("end", ["finish", "give_up"])
-def test_what_raises_at_the_end_stays_with_its_instance(tmp_path, monkeypatch, end):
-    """The other one is decided, or given up, as it would be without it."""
-    whole = getattr(FleetAudit, end)
-    decided = []
-
-    def raising(self):
-        decided.append(set(self.reader.members))
-        if "a" in self.reader.members:
-            raise ZeroDivisionError("nobody thought of this")
-        return whole(self)
-
-    monkeypatch.setattr(FleetAudit, end, raising)
-    fleet = step(tmp_path, Recorder())
-    for number, table in enumerate(BATCHES):
-        fleet.absorb(table, number, NOW_US)
-    if end == "finish":
-        fleet.finish([AuditOutput()])
-    else:
-        fleet.pause(NOW_US, is_history=False)
-    assert [("a", "the end of the run")] == refused_at_the_end(tmp_path)
-    assert {"b"} == decided[-1]
 
 
 def test_culprits_are_found_among_many():

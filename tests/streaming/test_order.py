@@ -9,18 +9,19 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.coordinates.audit.fleet import FleetAudit
-from tallystick.coordinates.audit.fleet_events import decode_fleet_events, encode_fleet_events
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import Finding, Observation
 from tallystick.coordinates.rules.observations import NOT_ANSWERED
-from tallystick.streaming.instance_step import BlockRow
-from tests.support.audit_steps import State, audit_rows, ends_of
+from tallystick.streaming.bucket import Judging
+from tallystick.streaming.instance_step import BlockRow, JournalKey
+from tallystick.streaming.orders import Orders
+from tests.support.audit_steps import BucketState, MemoryFleetStore, MemoryStore
 from tests.support.orders import STORED, Journals, journals_of
 
 SEEDS = (0, 4, 63, 167, 201)
+BACKLOG = Orders("a step", is_caught_up=False)
 
 
 @lru_cache
@@ -33,36 +34,33 @@ def replayed(history: str | int) -> list[Any]:
 def streamed(journals: Journals, size: int, random: Random) -> list[Any]:
     """What the job finds: each micro-batch has some next blocks of each instance, or none."""
     rows = {
-        name: [
+        JournalKey(blocks[0].cluster, name): [
             BlockRow(encode_block(part), block_headers(part), 0, 0)
             for block in blocks
             for part in cut_into_blocks(block, size)
         ]
         for name, blocks in journals.items()
     }
-    states: dict[str, State | None] = dict.fromkeys(rows)
-    fleet = FleetAudit()
+    state = BucketState()
     findings: list[Finding] = []
     observations: list[Observation] = []
     while any(rows.values()):
-        events = []
-        for name in sorted(rows):
+        messages = {}
+        for key in sorted(rows):
             count = random.choice((0, 1, 2, 5))
-            batch = [BlockRow(r.value, r.headers, 0, at) for at, r in enumerate(rows[name][:count])]
-            del rows[name][:count]
-            states[name], result = audit_rows(states[name], name, batch)
-            findings += result.findings
-            observations += result.observations
-            events += decode_fleet_events(encode_fleet_events(result.fleet_events))
-        output = fleet.absorb(events)
-        findings += output.findings
-        observations += output.observations
-        fleet = FleetAudit.from_bytes(fleet.to_bytes())
-    ends = [end for state in states.values() if state for end in ends_of(state)]
-    last = fleet.absorb([event for end in ends for event in end.fleet_events]), fleet.finish()
-    for output in (*ends, *last):
-        findings += output.findings
-        observations += output.observations
+            of, rows[key] = rows[key][:count], rows[key][count:]
+            messages[key] = [BlockRow(r.value, r.headers, 0, at) for at, r in enumerate(of)]
+        bucket, audits = state.bucket(Judging()), MemoryStore(state.audits)
+        fleets = MemoryFleetStore(state.fleets)
+        results, outputs = bucket.step(messages, BACKLOG, audits, fleets)
+        state = BucketState(bucket.numbers, tuple(audits.read()), tuple(fleets.read()))
+        for output in (*results.values(), *outputs.values()):
+            findings += output.findings
+            observations += output.observations
+    ends = state.bucket(Judging()).finish(BACKLOG, goes_on=False)
+    for end in (*ends.instances, *ends.clusters.values()):
+        findings += end.findings
+        observations += end.observations
     return _shown(findings, observations)
 
 

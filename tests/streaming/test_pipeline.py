@@ -8,7 +8,7 @@ import stat
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -37,6 +37,7 @@ from tallystick.coordinates.results import Finding, ObservationCode, Verdict
 from tallystick.coordinates.rules.explanation import finding_document, observation_text
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.streaming import auditor, message_limit, table_reader
 from tallystick.streaming.auditor import BlockAuditor, audit_blocks
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -209,7 +210,7 @@ def test_a_wrong_clock_moves_no_other_instance(spark, broker, tmp_path):
 
 
 BLOCK_SCHEMA = pa.schema(
-    [("instance_id", pa.string()), ("value", pa.binary()),
+    [("cluster", pa.string()), ("instance_id", pa.string()), ("value", pa.binary()),
      ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
      ("partition", pa.int32()), ("offset", pa.int64()), ("sent_us", pa.int64()),
      ("bytes", pa.int64()), ("key", pa.binary())]
@@ -223,6 +224,7 @@ def write_blocks(directory: Path, size: int, numbers: range) -> None:
     for i in numbers:
         rows = [
             {
+                "cluster": "",
                 "instance_id": name,
                 "value": encode_block(piece),
                 "headers": None,
@@ -273,7 +275,7 @@ def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
 
 
 def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
-    """Of instances and the fleet: reported and counted, no finding, and the job goes on."""
+    """Of instances, their clusters and the driver: reported, no finding, and the job goes on."""
 
     class Damaging(BlockAuditor):
         """Leaves states that nobody can read, and nobody who holds them."""
@@ -285,7 +287,10 @@ def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
                 self._store.clear(segment)
             for segment, entry in entries:
                 self._store.append(segment, [entry._replace(data=b"?")])
-            auditor._held._logs.clear()
+            compared = [entry._replace(data=b"?") for entry in self._fleet.read()]
+            self._fleet.clear()
+            self._fleet.append(compared)
+            auditor._held._buckets.clear()
 
     def audit_and_damage(blocks):
         return audit_blocks(blocks, processor=Damaging())
@@ -303,12 +308,72 @@ def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
         for o in table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
         if o.code is ObservationCode.STATE_UNREADABLE
     ]
-    assert ["", *INSTANCES] == sorted(o.instance_id for o in reported)
+    assert ["", "", *INSTANCES] == sorted(o.instance_id for o in reported)
+    assert {"comparisons_unreadable", "fleet_state_unreadable"} <= {o.reason for o in reported}
     assert all(o.is_undecided for o in reported)
     assert len(reported) == step._metrics.snapshot()["states_unreadable"]
     assert before == table_reader.read_findings(tmp_path / "out")
     cuts = table_reader.read_cuts(tmp_path / "out")
     assert Verdict.UNDECIDED in {cut.verdict for cut in cuts}
+
+
+@pytest.mark.parametrize("home", ["east", "west", ""])
+def test_instances_are_compared_with_those_of_their_cluster(spark, broker, tmp_path, home):
+    """As in a replay: found at home; a source that is elsewhere leaves it undecided, and named."""
+    fleet = simulate(Scenario(seed=1, topology="pair", fault="errant_write")).journals
+    homes = {"source-a": "east", "replica-a1": home}
+    journals = [replace(fleet[name], cluster=cluster) for name, cluster in homes.items()]
+    expected = audit_history(journals)
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    produce(servers, topics["journal_topic"], journals, 100)
+    settings = JobSettings(
+        servers, tmp_path / "cp", tmp_path / "out", available_now=True, history_ends=True,
+        max_messages=4, **topics,
+    )  # fmt: skip
+    metrics = run(spark, settings)
+    assert metrics["state_instances"] == 2
+    found = table_reader.read_findings(tmp_path / "out")
+    assert {one.finding_id for one in found} == {one.finding_id for one in expected.findings}
+    assert ("no_errant_gtids" in {one.rule for one in found}) == (home == "east")
+    seen = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    named = [one for one in seen if one.reason == "source_in_another_cluster"]
+    assert bool(named) == (home != "east")
+    for one in named:
+        assert (one.instance_id, one.is_undecided) == ("replica-a1", True)
+        assert (one.data["other"], one.data["home"]) == ("source-a", "cluster east")
+    assert "source_in_another_cluster" not in {
+        one.reason for one in expected.observations if home == "east"
+    }
+
+
+def test_an_instance_that_changes_its_cluster_is_undecided_and_stops_nobody(
+    spark, broker, tmp_path
+):
+    """Its journal goes on in the other cluster as one that begins; at home nothing waits for it."""
+    fleet = simulate(Scenario(seed=1, topology="pair")).journals
+    first, second = (replace(one, cluster="east") for one in fleet.values())
+    middle = len(second) // 2
+    moved = replace(second.take(middle, len(second)), cluster="west")
+    blocks = [first, second.take(0, middle)]
+    expected = audit_history([*blocks, moved])
+    servers = broker.bootstrap_servers
+    topics = make_topics(servers)
+    settings = JobSettings(
+        servers, tmp_path / "cp", tmp_path / "out", available_now=True, history_ends=True, **topics
+    )
+    for part in (
+        [blocks[0].take(0, middle), blocks[1]],
+        [blocks[0].take(middle, len(first)), moved],
+    ):
+        produce(servers, topics["journal_topic"], part, 100)
+        run(spark, settings)
+    assert (expected.findings, expected.verdict) == ([], Verdict.UNDECIDED)
+    assert table_reader.read_findings(tmp_path / "out") == []
+    seen = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    for observations in (seen, expected.observations):
+        [changed] = [o for o in observations if o.reason == "journal_cluster_changed"]
+        assert (changed.instance_id, changed.is_undecided) == (second.instance_id, True)
 
 
 def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path, monkeypatch):

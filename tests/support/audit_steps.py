@@ -1,4 +1,4 @@
-"""Steps of the auditor without Spark: a log in memory, and the audits of one instance."""
+"""Steps of the auditor without Spark: logs in memory, the audits of an instance and of a bucket."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from tallystick.coordinates.audit.instance import AuditOutput
 from tallystick.streaming.audit_log import AuditLog, Entry
-from tallystick.streaming.instance_step import BlockRow, KeyResult
+from tallystick.streaming.bucket import Bucket, Judging, Numbers
+from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
 
 
 class MemoryStore:
@@ -31,6 +32,34 @@ class MemoryStore:
         self.segments[segment] = []
 
 
+class MemoryFleetStore:
+    """The same for the clusters' log."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.entries = list(entries)
+
+    def read(self) -> list[Entry]:
+        return list(self.entries)
+
+    def append(self, entries: list[Entry]) -> None:
+        self.entries += entries
+
+    def clear(self) -> None:
+        self.entries = []
+
+
+class BucketState(NamedTuple):
+    """A bucket's logs, as they are between two steps."""
+
+    numbers: Numbers | None = None
+    audits: tuple[tuple[int, Entry], ...] = ()
+    fleets: tuple[Entry, ...] = ()
+
+    def bucket(self, judging: Judging) -> Bucket:
+        """What a process finds that holds nothing."""
+        return Bucket(judging, self.audits, self.fleets, self.numbers)
+
+
 class State(NamedTuple):
     """A log, as it is between two steps."""
 
@@ -48,7 +77,10 @@ def audit_rows(
     """One step of one instance by a process that holds nothing; the log after it."""
     store = MemoryStore(state.entries if state else ())
     log = state.log() if state else AuditLog()
-    result = log.step({instance_id: list(rows)}, store)[instance_id]
+    messages = list(rows)
+    cluster = next((dict(row.headers or ()).get("cluster", b"") for row in messages), b"")
+    key = JournalKey(cluster.decode(), instance_id)
+    result = log.step({key: messages}, store)[key]
     entries = tuple(store.read())
     return State(log.next_number, entries) if entries else None, result
 

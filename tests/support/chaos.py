@@ -173,7 +173,7 @@ def _disturb(job: Job, producers: list[Producer], rng: Random, is_lossy: bool) -
             plan = job.plan()
             if is_lossy and number and rng.random() < 0.05:
                 names = job.known(number - 1)
-                plan.damage = (rng.choice(["fleet", *names]), rng.randrange(2**31))
+                plan.damage = (rng.choice(["driver", "fleet", *names]), rng.randrange(2**31))
             job.run(plan)
     job.topic.release()
     job.run()

@@ -1,6 +1,6 @@
 """The steps of the streaming job in memory, killed at any of them and started again.
 
-``AuditLog``, ``FleetStep`` and its checkpoint location are the real ones; tables and published
+``Bucket``, ``FleetStep`` and its checkpoint location are the real ones; tables and published
 results are lists, with the promises of Delta Lake and Kafka.
 """
 
@@ -18,27 +18,30 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.events.block_codec import CLUSTER
 from tallystick.coordinates.results import (
     Incident,
     SubjectCheck,
     Verdict,
 )
 from tallystick.streaming import audit_log, fleet_log
-from tallystick.streaming.audit_log import AuditLog
-from tallystick.streaming.auditor import rows_of_result
+from tallystick.streaming.auditor import rows_of_clusters, rows_of_result
+from tallystick.streaming.bucket import Bucket, Judging
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.fleet import FleetStep
-from tallystick.streaming.instance_step import BlockRow, DeadLetter, KeyResult
+from tallystick.streaming.instance_step import BlockRow, DeadLetter, JournalKey, KeyResult
+from tallystick.streaming.journal_holes import PlannedOffsets
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.schema import AUDIT_ROWS
 from tallystick.streaming.table_sink import END_BATCH
-from tests.support.audit_steps import MemoryStore, State, ends_of
+from tests.support.audit_steps import BucketState, MemoryFleetStore, MemoryStore
 from tests.support.chaos_journal import CANARY, PARTITIONS, CrashError, Crashes, Topic, flipped_bit
 
 NOW_US = 1_800_000_000_000_000
 NEVER = Deadline(10**15, 10**6, None, 10**15)
 """No answer is late: what is missing at the end is lost."""
+JUDGING = Judging(wait_us=NEVER.journal_us)
 
 
 @cache
@@ -63,7 +66,7 @@ class Disk:
 
     directory: Path
     plans: list[Plan] = field(default_factory=list)
-    logs: dict[int, dict[bool, State]] = field(default_factory=lambda: {-1: {}})
+    logs: dict[int, dict[bool, BucketState]] = field(default_factory=lambda: {-1: {}})
     """After each micro-batch, by bucket: the canary has its own, so that it is never lost."""
     committed: int = -1
     end_damage: int | None = None
@@ -137,6 +140,13 @@ class Results:
             self._crashes.at("dead letters published")
 
 
+def _text(data: bytes) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""
+
+
 @dataclass(frozen=True)
 class _Answer:
     verdict: Verdict = Verdict.CONSISTENT
@@ -152,7 +162,7 @@ class Job:
         self._start()
 
     def _start(self) -> None:
-        self._held: dict[bool, AuditLog] = {}
+        self._held: dict[bool, Bucket] = {}
         self._fleet = FleetStep(
             checkpoint=CheckpointLocation(self.disk.directory, Layout(2, "t")),
             tables=Tables(self.disk, self._crashes),
@@ -185,85 +195,84 @@ class Job:
         if plan.damage is not None and number not in self.disk.damaged:
             self.disk.damaged.add(number)
             self._damage(number, *plan.damage)
-        rows: dict[str, list[BlockRow]] = defaultdict(list)
+        rows: dict[JournalKey, list[BlockRow]] = defaultdict(list)
         for partition, (first, end) in enumerate(plan.ranges):
             for offset in range(first, end):
                 message = self.topic.partitions[partition][offset]
-                try:
-                    key = message.key.decode()
-                except UnicodeDecodeError:
-                    key = ""
+                headers = dict(message.headers)
+                key = JournalKey(_text(headers.get(CLUSTER, b"")), _text(message.key))
                 rows[key].append(BlockRow(message.value, message.headers, partition, offset))
         frames = []
-        # Nobody's, as Spark groups them.
-        letters = [DeadLetter(row, "no instance") for row in rows.pop("", ())]
-        frames += rows_of_result("", KeyResult(is_known=False, dead_letters=letters))
+        for key in [key for key in rows if not key.instance_id]:
+            letters = [DeadLetter(row, "no instance") for row in rows.pop(key)]
+            frames += rows_of_result(key, KeyResult(is_known=False, dead_letters=letters))
+        planned = [PlannedOffsets("t", n, *of) for n, of in enumerate(plan.ranges)]
+        orders = self._fleet.orders(number, planned)
         before, after = self.disk.logs[number - 1], {}
         held, self._held = self._held, {}
         for bucket in (False, True):
-            state = before.get(bucket) or State(0, ())
-            log, store = held.get(bucket), MemoryStore(state.entries)
-            if log is None or number % 5 == 0:  # or another process has the task
-                log = state.log()
-            of_bucket = {key: rows[key] for key in sorted(rows) if (key == CANARY) is bucket}
-            with patch.object(audit_log, "SEGMENT_COST_MIN", 3 * audit_log.ROW_COST):
-                results = log.step(of_bucket, store)
-            held[bucket], after[bucket] = log, State(log.next_number, tuple(store.read()))
+            state = before.get(bucket) or BucketState()
+            of, audits = held.get(bucket), MemoryStore(state.audits)
+            fleets = MemoryFleetStore(state.fleets)
+            if of is None or number % 5 == 0:  # or another process has the task
+                of = state.bucket(JUDGING)
+            of_bucket = {
+                key: rows[key] for key in sorted(rows) if (key.instance_id == CANARY) is bucket
+            }
+            with (
+                patch.object(audit_log, "SEGMENT_COST_MIN", 3 * audit_log.ROW_COST),
+                patch.object(fleet_log, "LOG_ENTRIES_MAX", 4),
+            ):
+                results, outputs = of.step(of_bucket, orders, audits, fleets)
+            held[bucket] = of
+            after[bucket] = BucketState(of.numbers, tuple(audits.read()), tuple(fleets.read()))
             for key, result in results.items():
                 frames += rows_of_result(key, result)
                 self._crashes.at("judged")
+            frames += rows_of_clusters(int(bucket), outputs, of.fleet_bytes)
         self.disk.logs = {number - 1: before, number: after}
         self._crashes.at("states written")
         table = pa.Table.from_pylist(frames, schema=_arrow_rows())
-        with patch.object(fleet_log, "LOG_ENTRIES_MAX", 4):
-            self._fleet.absorb(table, number, plan.now_us)
+        self._fleet.absorb(table, number, plan.now_us)
         self._crashes.at("fleet state written")
         self.disk.committed, self._held = number, held
         self._crashes.at("committed")
 
     def known(self, number: int) -> list[str]:
         """The instances that have a state after a micro-batch, the canary left out."""
-        state = self.disk.logs[number].get(False) or State(0, ())
-        return sorted({name for _, entry in state.entries for name in json.loads(entry.names)})
-
-    def _fleet_files(self, last: int) -> list[Path]:
-        """Those that the driver's part goes on from after a micro-batch."""
-        files = sorted((self.disk.directory / "fleet").iterdir())
-        base = max(
-            (int(f.stem) for f in files if f.suffix == ".fleet" and int(f.stem) <= last), default=-1
-        )
-        return [
-            file
-            for file in files
-            if (file.suffix, int(file.stem)) in ((".fleet", base), (".state", last))
-            or (file.suffix == ".log" and base < int(file.stem) <= last)
-        ]
+        state = self.disk.logs[number].get(False) or BucketState()
+        return sorted({name for _, entry in state.audits for _, name in json.loads(entry.names)})
 
     def _damage(self, number: int, what: str, seed: int) -> None:
         rng = Random(seed)
         states = self.disk.logs[number - 1]
-        if what == "fleet":
-            path = rng.choice(self._fleet_files(number - 1))
+        state = states.get(False) or BucketState()
+        if what == "driver" or (what == "fleet" and not state.fleets):
+            path = self.disk.directory / "fleet" / f"{number - 1:012d}.state"
             path.write_bytes(flipped_bit(path.read_bytes(), rng))
-        elif state := states.get(False):
-            entries = list(state.entries)
-            named = [at for at, (_, entry) in enumerate(entries) if what in json.loads(entry.names)]
+        elif what == "fleet":
+            at = rng.randrange(len(state.fleets))
+            damaged = state.fleets[at]._replace(data=flipped_bit(state.fleets[at].data, rng))
+            fleets = (*state.fleets[:at], damaged, *state.fleets[at + 1 :])
+            states[False] = state._replace(fleets=fleets)
+        else:
+            entries = list(state.audits)
+            named = [at for at, (_, entry) in enumerate(entries) if f'"{what}"' in entry.names]
             for at in named[-1:]:
                 segment, entry = entries[at]
                 entries[at] = segment, entry._replace(data=flipped_bit(entry.data, rng))
-            states[False] = state._replace(entries=tuple(entries))
+            states[False] = state._replace(audits=tuple(entries))
         self._start()
 
     def finish(self, damage: int | None = None) -> None:
         """The history ends; the fleet's state may be damaged just before."""
         self.disk.end_damage = damage
         if damage is not None:
-            self._damage(self.disk.committed + 1, "fleet", damage)
+            self._damage(self.disk.committed + 1, ("driver", "fleet")[damage % 2], damage)
         while True:
             try:
                 states = self.disk.logs[self.disk.committed].values()
-                outputs = [output for state in states for output in ends_of(state)]
-                self._fleet.finish(outputs)
+                self._fleet.finish(state.bucket(JUDGING) for state in states)
                 return
             except CrashError:
                 self._start()
