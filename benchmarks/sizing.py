@@ -16,12 +16,10 @@ SENT_BYTES = (23.6, 2598.0)
 """Of a block as it is in Kafka, with lz4: for each record, and for each block."""
 PART_US = (1.94, 3050.0)
 """Of one part's time: for each record, and for each block."""
-DRIVER_US = 445.0
-"""Of the driver's time for each block: its events into the fleet's audit and its log, its rows."""
-PACK_MS_PER_MB = 15.0
-"""Of the driver's time in a micro-batch that writes the fleet's state."""
+DRIVER_US = 190.0
+"""Of the driver's time for each block: its rows."""
 FLEET_KB = (10.0, 105.0)
-"""The fleet's state for an instance: quiet, and busy."""
+"""The state of a cluster's comparisons for an instance: quiet, and busy."""
 AUDIT_MB = (0.05, 0.5)
 """An audit in a Python worker: quiet, and busy."""
 COLLECTION_US = 5700.0
@@ -29,16 +27,10 @@ COLLECTION_US = 5700.0
 CHECKS = 75
 """Of an instance with two channels, in a collection."""
 EXECUTOR_GB, DRIVER_GB = 1.5, 3.0
-"""Heap and Python worker or driver, without audits and the fleet's state."""
-# Of the program.
-LAG_BYTES, LAG_BYTES_PER_EVENT = 256 << 20, 2.3
+"""Heap and Python worker or driver, without audits and what they are compared by."""
 # Of this computation.
-PACK_S_MAX = 5
-"""By how much one micro-batch among dozens may be longer."""
 SHARE = 0.7
 """Of what there is may be used: the rest is for what comes late and all at once."""
-REPLICAS = 3
-"""Of each source; each server's journal has its binary log."""
 COPIES = 3
 """Of each of Kafka's partitions."""
 
@@ -83,9 +75,9 @@ class Fleet:
 def needs(fleet: Fleet) -> list[tuple[str, str]]:
     """What to give to it, as rows of a table."""
     sent = fleet.bytes_a_second(SENT_BYTES)
-    low, high = (fleet.instances * mb / 1e3 for mb in AUDIT_MB)
+    audits = zip(AUDIT_MB, FLEET_KB, strict=True)
+    low, high = (fleet.instances * (mb / 1e3 + 2 * kb / 1e6) for mb, kb in audits)
     executors = fleet.parts * EXECUTOR_GB
-    state_low, state_high = (fleet.instances * kb / 1e6 for kb in FLEET_KB)
     return [
         ("parts = executors of one core = Kafka partitions, at least", f"{fleet.parts:,}"),
         (
@@ -94,7 +86,7 @@ def needs(fleet: Fleet) -> list[tuple[str, str]]:
         ),
         (
             "memory of the driver",
-            f"{DRIVER_GB:.0f} GB, and twice {_range(state_low, state_high)} GB",
+            f"{DRIVER_GB:.0f} GB",
         ),
         ("into Kafka", f"{_size(sent)}/s; with {COPIES} copies {_size(COPIES * sent)}/s on disks"),
         ("from Kafka to executors", f"{_size(sent)}/s"),
@@ -112,14 +104,7 @@ def limits(fleet: Fleet) -> list[tuple[str, float, str]]:
 
     The worst first. Below 1 the fleet is within it.
     """
-    pack_s = [fleet.instances * kb / 1e3 * PACK_MS_PER_MB / 1e3 for kb in FLEET_KB]
-    lag_s = LAG_BYTES / LAG_BYTES_PER_EVENT / fleet.events * (REPLICAS + 1) if fleet.events else 0
     found = [
-        (
-            "the driver writes the fleet's state, in a micro-batch of many",
-            pack_s[1] / PACK_S_MAX,
-            f"{_range(*pack_s)} s more, where {PACK_S_MAX} s are counted as the limit",
-        ),
         (
             "the driver's part of each block",
             fleet.all_blocks * DRIVER_US / 1e6 / SHARE,
@@ -129,11 +114,6 @@ def limits(fleet: Fleet) -> list[tuple[str, float, str]]:
             "the driver validates a collection and writes it",
             fleet.instances * COLLECTION_US / 1e6 / fleet.interval_s / SHARE,
             f"{fleet.instances * COLLECTION_US / 1e6:.3g} s each {fleet.interval_s:g} s",
-        ),
-        (
-            "what lagging replicas need is remembered",
-            60 / lag_s if lag_s else 0,
-            f"{lag_s:,.0f} s of all sources' events, where a minute is counted as the limit",
         ),
     ]
     return sorted(found, key=lambda one: -one[1])

@@ -134,7 +134,8 @@ def sort_out(table: pa.Table) -> BatchContent:
     """
     content = BatchContent()
     known: set[JournalKey] = set()
-    clusters: dict[str, FleetOutput] = {}
+    # What is of no cluster may be of several buckets.
+    clusters: dict[tuple[str, int], FleetOutput] = {}
     rows = table.to_pylist()
     rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
     for row in rows:
@@ -161,7 +162,8 @@ def sort_out(table: pa.Table) -> BatchContent:
             content.strangers[row["instance_id"]] += row["blocks"]
         elif row["kind"] == CLUSTER:
             content.fleet_bytes[row["partition"]] = row["bytes"]
-            clusters[row["cluster"]] = decode(FleetOutput, row["document"], "the comparisons")
+            key = row["cluster"], row["partition"]
+            clusters[key] = decode(FleetOutput, row["document"], "the comparisons")
         elif row["kind"] == DEAD_LETTER:
             letter = _dead_letter(row, row["reason"])
             content.dead_letters.append(letter)

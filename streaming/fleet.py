@@ -440,8 +440,8 @@ class FleetStep:
                 cuts=[cut for each in instances for cut in each.cuts],
                 fleet_events=[event for each in instances for event in each.fleet_events],
             )
-            clusters = {name: output for end in ends for name, output in end.clusters.items()}
-            for _, output in sorted(clusters.items()):
+            clusters = [each for end in ends for each in end.clusters.items()]
+            for _, output in sorted(clusters, key=lambda each: each[0]):
                 shown.add_cluster(output)
             return shown
 

@@ -11,6 +11,7 @@ import pytest
 from streaming_journals import history
 
 from tallystick.coordinates.audit.culprits import culprits
+from tallystick.coordinates.audit.finding_collector import FleetOutput
 from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.audit.instance import AuditOutput
 from tallystick.coordinates.events.block_codec import encode_block
@@ -23,6 +24,7 @@ from tallystick.coordinates.events.incident_control import (
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
+from tallystick.coordinates.rules.observations import COMPARISONS_UNREADABLE
 from tallystick.coordinates.state_codec import encode
 from tallystick.streaming import (
     delta_table,
@@ -32,9 +34,10 @@ from tallystick.streaming import (
     tables,
 )
 from tallystick.streaming.answers import SILENT
-from tallystick.streaming.auditor import rows_of_result
+from tallystick.streaming.auditor import rows_of_clusters, rows_of_result
 from tallystick.streaming.bucket import Ends
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
+from tallystick.streaming.doubts import doubt
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.fleet import FleetStep
 from tallystick.streaming.instance_step import BlockRow, DeadLetter, JournalKey, KeyResult
@@ -293,6 +296,19 @@ def test_a_validator_is_given_the_checks_of_all_rules(tmp_path):
         assert "executed_within_logged" in rules
     checked = {check.rule for check in recorder.rounds[0][0].checks}
     assert {"lsn_order", "gtid_logged_once"} <= checked
+
+
+def test_what_two_buckets_report_of_no_cluster_is_kept(tmp_path):
+    """Each has lost its log of comparisons; the one has the instances without a label."""
+    seen = doubt(ObservationCode.STATE_UNREADABLE, "here", COMPARISONS_UNREADABLE, error="gone")
+    lost = {"": FleetOutput(observations=[seen])}
+    rows = [*rows_of_clusters(0, lost, 0), *rows_of_clusters(1, lost, 0)]
+    fleet = step(tmp_path, Recorder())
+    fleet.absorb(pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS), 0, NOW_US)
+    assert fleet._metrics.snapshot()["states_unreadable"] == 2
+    ending = SimpleNamespace(finish=lambda *_, **__: Ends([], lost))
+    fleet.finish([ending, ending])
+    assert fleet._metrics.snapshot()["states_unreadable"] == 4
 
 
 def bucket_that_ends(output: AuditOutput) -> SimpleNamespace:
