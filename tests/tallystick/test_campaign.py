@@ -108,6 +108,9 @@ SHORT = Scenario(profile="wl9452", duration_ms=6_000, acts=True, max_binlog_size
         # The applier passes over the second copy: that the row stays is right.
         replace(SHORT, seed=60203, topology="star", writes_per_second=9.0,
                 fault="receiver_requeues_old_group"),
+        # The offsets of the relay log stay below those of the source's log, which never rotates.
+        replace(SHORT, seed=203021, topology="demo", writes_per_second=6.0, profile="mysql-8.0",
+                max_binlog_size=65_536, fault="image_has_relay_position"),
     ],
     ids=lambda scenario: scenario.fault,
 )  # fmt: skip

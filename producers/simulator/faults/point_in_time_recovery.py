@@ -246,9 +246,13 @@ class ImageHasRelayPosition(_BackupFault):
             source = fleet.instances[copied["source_instance"]]
             found = next((f for f in source[BinaryLog].files if f.name == file), None)
             ends = set() if found is None else {group.end for group in found.groups()}
-            if self.injected or not ends or offset <= copied["exec_source_log_pos"]:
+            if self.injected or not ends:
                 continue
-            if offset not in ends:
+            if offset <= copied["exec_source_log_pos"]:
+                if found is source[BinaryLog].active:
+                    # In the source's next file the offsets are lower than those of the relay log.
+                    administration.flush_binary_logs(fleet, source)
+            elif offset not in ends:
                 copied["exec_source_log_pos"] = offset
                 self.mark(fleet, self.backed_up)
 
