@@ -26,14 +26,13 @@ from tallystick.producers.simulator.kernel.scenario import TOPOLOGIES, Scenario
 from tallystick.producers.simulator.negatives import NEGATIVES, with_options
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from tallystick.producers.simulator.assemble import History
 
 BLOCK_RECORDS = 512
 """Records in a block: small, so that rules are met by histories in pieces."""
 _SECOND_NEGATIVE_CHANCE = 0.25
-_SEEDS_UNTIL_COLLECTED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,31 +270,22 @@ def run_scenarios(scenarios: Iterable[Scenario]) -> CampaignResult:
     """
     began = time.perf_counter()
     results = []
-    with _seldom_collected_garbage() as count_seed:
+    with _garbage_collected_by_hand():
         for scenario in scenarios:
             results.append(run_seed(scenario))
-            count_seed()
+            gc.collect()  # the next fleet takes its memory over, while it is in the caches
     return CampaignResult(tuple(results), time.perf_counter() - began)
 
 
 @contextmanager
-def _seldom_collected_garbage() -> Iterator[Callable[[], None]]:
+def _garbage_collected_by_hand() -> Iterator[None]:
     """A fleet is a ring of objects that lives for one seed: looking for garbage within is vain."""
     was_enabled = gc.isenabled()
-    seeds = 0
-
-    def count_seed() -> None:
-        nonlocal seeds
-        seeds += 1
-        if seeds % _SEEDS_UNTIL_COLLECTED == 0:
-            gc.collect()
-
     gc.disable()
     gc.freeze()  # modules stay: they are not looked through each time
     try:
-        yield count_seed
+        yield
     finally:
-        gc.collect()
         gc.unfreeze()
         if was_enabled:
             gc.enable()
