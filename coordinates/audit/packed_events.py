@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -76,11 +76,9 @@ class Events(NamedTuple):
     ends: IntArray
     groups: BinlogGroups
 
-    @property
-    def group_ends(self) -> IntArray:
-        """Where each group ends."""
-        ends: IntArray = self.ends[self.groups.event]
-        return ends
+    def count_groups(self, positions: Any, side: Literal["left", "right"]) -> Any:
+        """How many groups end before a position, or each of some; side "right": at it or before."""
+        return self.groups.event.searchsorted(self.ends.searchsorted(positions, side))
 
     def split(self, at: int) -> tuple[Events, Events]:
         """The first `at` events, and the others."""
@@ -96,8 +94,9 @@ class Events(NamedTuple):
         if not len(gno):
             return GtidRuns(sid, gno, np.empty(0, dtype=np.int64))
         goes_on = (sid[1:] == sid[:-1]) & (gno[1:] - gno[:-1] == (sid[1:] >= 0))
-        first = np.concatenate(([0], np.flatnonzero(~goes_on) + 1))
-        return GtidRuns(sid[first], gno[first], np.diff(first, append=len(gno)))
+        bounds = np.concatenate(([0], (~goes_on).nonzero()[0] + 1, [len(gno)]))
+        first = bounds[:-1]
+        return GtidRuns(sid[first], gno[first], bounds[1:] - first)
 
 
 @dataclass(frozen=True, eq=False)

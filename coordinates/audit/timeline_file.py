@@ -38,6 +38,10 @@ _EVENT_BYTES = 28
 """Bytes of an event that is not packed, at the most."""
 
 
+# As the method of arrays, but without a call of Python's.
+_min = np.minimum.reduce
+
+
 class PositionKind(Enum):
     """What is at a position of a file."""
 
@@ -180,13 +184,15 @@ class BinlogFile:
         found = np.empty(len(positions), dtype=np.int64)
         index = self._index()
         for part, which in _by_part(index.last, positions, "left"):
-            ends = self._part(part).group_ends
-            found[which] = index.groups[part] + ends.searchsorted(positions[which], side)
+            within = self._part(part).count_groups(positions[which], side)
+            found[which] = index.groups[part] + within
         return found
 
     def count_groups(self, position: int, side: Literal["left", "right"] = "left") -> int:
         """How many groups end before a position; side "right": at it or before."""
-        return int(self.find_groups(np.array([position]), side)[0])
+        index = self._index()
+        part = int(index.last.searchsorted(position))
+        return int(index.groups[part] + self._part(part).count_groups(position, side))
 
     def groups_at(self, numbers: npt.NDArray[Any]) -> GroupColumns:
         """Groups by their numbers."""
@@ -292,8 +298,12 @@ class BinlogFile:
 
     def _group_end(self, number: int) -> int | None:
         """Where a group ends, None if there is no such group."""
-        is_there = 0 <= number < self.group_count
-        return int(self.groups(number, number + 1).end[0]) if is_there else None
+        if not 0 <= number < self.group_count:
+            return None
+        before = self._index().groups
+        part = int(before[1:].searchsorted(number, "right"))
+        ends, groups = self._part(part)
+        return int(ends[groups.event[number - before[part]]])
 
     def _has_hole(self, first: int, last: int) -> bool:
         return any(a < last and b > first for a, b in self.holes)
@@ -359,7 +369,7 @@ def _by_part(
     bounds: IntArray, values: npt.NDArray[Any], side: Literal["left", "right"]
 ) -> Iterator[tuple[int, Any]]:
     """The parts that values belong to, each with which of them."""
-    if not len(bounds) or not len(values) or values.min() > bounds[-1]:
+    if not len(bounds) or not len(values) or _min(values) > bounds[-1]:
         yield len(bounds), slice(None)
         return
     parts = bounds.searchsorted(values, side)
