@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from random import Random
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -22,6 +23,7 @@ from tallystick.coordinates.state_codec import decode, encode
 Event = tuple[int, int, tuple[int, int] | None]
 """Where it begins and ends, and the GTID (sid, gno) of the group that it ends."""
 ANONYMOUS = (-1, -1)
+_SIDES: tuple[Literal["left", "right"], ...] = ("left", "right")
 
 
 def events_of(events: list[Event]) -> Events:
@@ -114,6 +116,9 @@ def content(file: BinlogFile) -> tuple[list[list[int]], list[object]]:
     positions = np.unique([end + by for end in ends for by in (-1, 0, 1)] + [0, file.end + 90])
     runs = [GtidRuns.joined(file.runs(count)) for count in range(0, file.group_count + 1, 3)]
     columns = [column.tolist() for column in groups]
+    found = {side: file.find_groups(positions, side).tolist() for side in _SIDES}
+    for side in _SIDES:
+        assert [file.count_groups(p, side) for p in positions.tolist()] == found[side]
     return columns, [
         file.event_count,
         file.group_count,
@@ -123,8 +128,7 @@ def content(file: BinlogFile) -> tuple[list[list[int]], list[object]]:
         [file.kind_at(p, limit) for p in positions.tolist() for limit in (file.end, p + 500)],
         file.is_known(positions).tolist(),
         file.knows_groups(positions).tolist(),
-        [file.find_groups(positions, side).tolist() for side in ("left", "right")],
-        [file.count_groups(p, "right") for p in positions.tolist()],
+        found,
         [
             [end for part in file.groups_after(p) for end in part.end.tolist()]
             for p in positions[::17].tolist()

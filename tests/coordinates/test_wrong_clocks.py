@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -229,6 +230,20 @@ def test_steps_that_no_journal_makes_are_not_believed(shown, expected):
     """By one record they are skipped, by two the clock was set."""
     clock = timed()
     assert times(clock, *(START + ts for ts in shown)) == [START + ts for ts in expected]
+
+
+@pytest.mark.parametrize(
+    "shown", [(START,), (START + HOUR_US, START + HOUR_US + 5), (START + HOUR_US,)]
+)
+def test_a_block_begins_at_the_time_that_reading_it_gives(shown):
+    """Whether its first record follows the last one, falls, or is of another hour."""
+    clock = timed()
+    times(clock, *shown)
+    for ts in (START - 1, START, START + 7, START + HOUR_US + 5, START + HOUR_US + 9, -1):
+        builder = BlockBuilder("a")
+        builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
+        block = builder.build()
+        assert clock.first(block) == replace(clock).read(block)[0].columns["ts"][0]
 
 
 def test_a_first_record_without_a_time_takes_the_next():

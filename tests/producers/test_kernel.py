@@ -68,6 +68,14 @@ def test_components_are_found_by_their_class() -> None:
         made[str]
 
 
+def test_what_owns_components_equals_itself_alone() -> None:
+    """Two servers may be made of equal components."""
+    one, other = Components(), Components()
+    assert one == one  # noqa: PLR0124
+    assert one != other
+    assert len({one, other, one}) == 2
+
+
 def test_a_fleet_says_when_it_is_built() -> None:
     """Faults schedule their acts then: all servers are there, and the clock has not moved."""
 
