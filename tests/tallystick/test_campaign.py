@@ -111,6 +111,9 @@ SHORT = Scenario(profile="wl9452", duration_ms=6_000, acts=True, max_binlog_size
         # The offsets of the relay log stay below those of the source's log, which never rotates.
         replace(SHORT, seed=203021, topology="demo", writes_per_second=6.0, profile="mysql-8.0",
                 max_binlog_size=65_536, fault="image_has_relay_position"),
+        # Between rotation and purge an operator purges what the fault rotated for itself.
+        replace(SHORT, seed=8673, topology="pair", writes_per_second=9.0, profile="mysql-8.0",
+                fault="purged_not_advanced"),
     ],
     ids=lambda scenario: scenario.fault,
 )  # fmt: skip

@@ -57,6 +57,8 @@ class PurgedNotAdvanced(Fault):
     def _purge(self, fleet: World, instance: Instance) -> None:
         self._instance = instance
         binary_log.purge(fleet, instance, instance[BinaryLog].active.number)
+        if not self.injected:  # an operator has purged the files since they were rotated
+            fleet.schedule(fleet.now + _RETRY_US, None, self._rotate, self._FILES)
 
     def on_purge(self, fleet: World, instance: Instance, purged: GtidIntervals) -> bool:
         """Keep what gtid_purged should be."""
