@@ -11,7 +11,7 @@ class Components(dict[type, Any]):
     """What owns components, at most one of a class.
 
     A component keeps its own state; whoever needs it asks for it: ``instance[BinaryLog]``. A dict,
-    as that is asked thousands of times a simulated second; an owner equals itself alone.
+    as it is asked hundreds of times a simulated second; an owner equals itself alone.
     """
 
     __slots__ = ()
