@@ -178,7 +178,7 @@ class Lab:
                     f"expected no --base-port, or --fresh to make it anew from {wanted} on."
                 )
             if made_with is None or is_fresh:
-                self._forget()
+                self._forget(data_too=is_fresh)
                 try:
                     self._make()
                 except BaseException:
@@ -288,13 +288,10 @@ class Lab:
         }
 
     def _make(self) -> None:
-        accounts = Accounts()
         template = self.directory / _TEMPLATE
-        program = mysql_server(self._progress)
-        self._progress("making the servers' data")
-        initialise(program, template, accounts.statements(), INITIALISE_OPTIONS)
-        save_accounts(accounts, self.directory / _ACCOUNTS)
-        write_private(self.directory / _AUDIT_PASSWORD, f"{accounts.audit}\n")
+        if not template.exists():
+            self._make_data(template)
+        accounts = self.accounts
         for server in self.servers.values():
             server.fill_from(template)
         self._launch_all()
@@ -304,6 +301,18 @@ class Lab:
         note = self.directory / f"{_NOTE}.incoming"
         note.write_text(json.dumps({"base_port": self.base_port}) + "\n", "utf-8")
         note.replace(self.directory / _NOTE)
+
+    def _make_data(self, template: Path) -> None:
+        """What every server begins with; it has its name once it is whole, with its passwords."""
+        accounts = Accounts()
+        incoming = template.with_name(f"{_TEMPLATE}.incoming")
+        shutil.rmtree(incoming, ignore_errors=True)
+        program = mysql_server(self._progress)
+        self._progress("making the servers' data")
+        initialise(program, incoming, accounts.statements(), INITIALISE_OPTIONS)
+        save_accounts(accounts, self.directory / _ACCOUNTS)
+        write_private(self.directory / _AUDIT_PASSWORD, f"{accounts.audit}\n")
+        incoming.replace(template)
 
     def _launch_all(self) -> None:
         down = [server for server in self.servers.values() if server.process is None]
@@ -328,11 +337,11 @@ class Lab:
             self.servers[name].wait_for_end()
         return running
 
-    def _forget(self) -> None:
+    def _forget(self, *, data_too: bool) -> None:
         self._stop_all()
         self._servers = self._found_addresses = None  # there may be other ports and passwords
         (self.directory / _NOTE).unlink(missing_ok=True)
-        for name in (_TEMPLATE, *NAMES):
+        for name in (*NAMES, *((_TEMPLATE,) if data_too else ())):
             shutil.rmtree(self.directory / name, ignore_errors=True)
 
     def _config(self) -> str:

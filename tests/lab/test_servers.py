@@ -128,6 +128,29 @@ def test_other_ports_need_a_fresh_lab(mysqld: Lab) -> None:
         Lab(mysqld.directory, base_port=mysqld.base_port + 10).up()
 
 
+def test_an_interrupted_up_goes_on_with_the_data_that_it_has_made(
+    mysqld: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the passwords in them; those that are not whole, and those to forget, are made anew."""
+
+    def interrupted(_: Lab) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Lab, "_launch_all", interrupted)
+    lab = Lab(tmp_path / "lab")
+    template = lab.directory / "template"
+    cut_short = lab.directory / "template.incoming"
+    cut_short.mkdir(parents=True)
+    (cut_short / "half").touch()
+    seen = []
+    for is_fresh in (False, False, True):
+        with pytest.raises(KeyboardInterrupt):
+            lab.up(is_fresh=is_fresh)
+        seen.append(((template / "ca.pem").read_text(), lab.accounts))
+    assert seen[0] == seen[1] != seen[2]
+    assert not (template / "half").exists()
+
+
 def test_down_stops_every_server_and_up_goes_on_with_its_data(
     mysqld: Lab, capsys: pytest.CaptureFixture[str]
 ) -> None:
