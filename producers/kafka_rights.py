@@ -64,8 +64,6 @@ RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "check, replay --output kafka": _rights(findings="WRITE"),
 }
 """Rights by command."""
-MAKES_TOPICS: Final = ("tail", "simulate", "load", "journal --write", "audit")
-"""Commands that make a topic of theirs that is missing, if they may."""
 
 
 def every_right() -> list[Right]:

@@ -51,8 +51,6 @@ if TYPE_CHECKING:
 
 REFUSED_CODES = frozenset({1142, 1227})
 """ER_TABLEACCESS_DENIED_ERROR, ER_SPECIFIC_ACCESS_DENIED_ERROR."""
-FAILED_CODE = 3722
-"""ER_UNABLE_TO_COLLECT_LOG_STATUS."""
 READABLE = rules_on(AnswerEvidence)
 _HEADER, _GTID_TABLE = rules_on(HeaderUnderLock), rules_on(GtidTable)
 _REDO = rules_on(RedoEvidence)

@@ -18,8 +18,6 @@ MAGIC_LENGTH = 4
 """The first event of a file starts here."""
 EVENT_HEADER_LENGTH = 19
 CHECKSUM_LENGTH = 4
-ENCRYPTION_HEADER_LENGTH = 512
-"""An encrypted file starts with this many bytes more, which no coordinate counts."""
 STOP_EVENT_LENGTH = EVENT_HEADER_LENGTH + CHECKSUM_LENGTH
 ROTATE_EVENT_LENGTH_MIN = EVENT_HEADER_LENGTH + 8 + CHECKSUM_LENGTH
 """The length of a ROTATE event without the name of the next file."""
