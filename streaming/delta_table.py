@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.dataset import dataset
@@ -17,9 +18,7 @@ from tallystick.streaming.errors import TableError
 from tallystick.streaming.tables import SCHEMA_VERSION, TIMESTAMP, TableKind, full_schema
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import pyarrow.compute as pc
+    from collections.abc import Iterable, Sequence
 
 CHECKPOINT_COMMITS = 100
 ATTEMPTS = 5
@@ -145,6 +144,12 @@ def _directory_of(table: DeltaTable) -> Path:
 def _damaged(path: str, error: Exception) -> TableError:
     reason = " ".join(str(error).split())[:200]
     return TableError(f"{path!r} is damaged: {reason}. To fix: tallystick rebuild")
+
+
+def is_among(column: str, names: Iterable[str]) -> pc.Expression:
+    """Whether a column of text has one of some values; of none, no row has it."""
+    # A list without values would be of no type, which Arrow compares with nothing.
+    return pc.field(column).isin(pa.array(list(names), pa.string()))
 
 
 def read(

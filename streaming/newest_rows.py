@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.streaming.delta_table import read
+from tallystick.streaming.delta_table import is_among, read
 from tallystick.streaming.tables import CHECKS, CUTS, VALIDATIONS, values_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def read_newest(directory: Path) -> tuple[list[Cut], dict[str, int]]:
     newest = _newest(known, begun)
     with_row = _newest(known.filter(pc.equal(known["answer"], "row")), begun)
     wanted = {*newest.values(), *with_row.values()}
-    cuts = _cuts(directory, pc.field("collection_id").isin(list(wanted)), RECENT_S)
+    cuts = _cuts(directory, is_among("collection_id", wanted), RECENT_S)
     lacking = newest.keys() - with_row.keys()
     if lacking:
         cuts += _older(directory, lacking, begun)
@@ -68,13 +68,13 @@ def read_newest_checks(directory: Path, rule: str) -> list[SubjectCheck]:
 
 def _older(directory: Path, names: set[str], begun: _Begun) -> list[Cut]:
     """The newest rows of instances that have none in the newest files."""
-    is_theirs = pc.field("instance_id").isin(list(names)) & _ROW
+    is_theirs = is_among("instance_id", names) & _ROW
     known = read(directory, CUTS, _NAMES, is_theirs)
     first = _begun(known)
     newest = set(_newest(known, first).values())
     begun.update({one: first[one] for one in newest - begun.keys()})
-    is_newest = pc.field("collection_id").isin(list(newest))
-    return _cuts(directory, is_newest & pc.field("instance_id").isin(list(names)), None)
+    is_newest = is_among("collection_id", newest)
+    return _cuts(directory, is_newest & is_among("instance_id", names), None)
 
 
 def _cuts(directory: Path, where: pc.Expression, recent_s: float | None) -> list[Cut]:

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tallystick.streaming.delta_table import read
+from tallystick.streaming.delta_table import is_among, read
 from tallystick.streaming.tables import (
     CHECKS,
     CUTS,
@@ -159,7 +159,7 @@ def _of_collections(directory: Path, kind: TableKind, of: Collections | None) ->
     where = None
     if of is not None:
         # Others may have been written since. By the time of writing whole files are passed over.
-        where = pc.field("collection_id").isin(list(of.names))
+        where = is_among("collection_id", of.names)
         if of.written_since.is_valid:
             where &= pc.field("written_at") >= of.written_since
     return _in_order(read(directory, kind, where=where))

@@ -23,10 +23,11 @@ from tallystick.coordinates.results import (
     ObservationCode,
     Outcome,
     SubjectCheck,
+    Verdict,
 )
 from tallystick.runs.result import TABLES
 from tallystick.runs.tables import read_run
-from tallystick.streaming import delta_table, table_reader, table_sink, tables
+from tallystick.streaming import delta_table, newest_rows, table_reader, table_sink, tables
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.table_sink import END_BATCH, TableSink
 from tallystick.streaming.table_upkeep import Retention
@@ -180,6 +181,21 @@ def test_the_newest_collections_are_read_whole(tmp_path):
         shown = table_reader.newest_collections(tmp_path, count)
         read = table_reader.read_cuts(tmp_path, shown), table_reader.read_checks(tmp_path, shown)
         assert [{one.collection_id for one in rows} for rows in read] == [shown.names] * 2
+
+
+def test_a_run_that_nobody_has_answered_is_read(tmp_path):
+    """It has validations, and no row that names a collection."""
+    none = {"collection_id": "c", "verdict": "UNDECIDED", "reason": "nobody has answered",
+            "instances": 0, "missing": 0, "is_late": False, "ts": 1}  # fmt: skip
+    directory = tmp_path / TABLES
+    TableSink(directory, "run").write(0, validations=[none])
+    shown = table_reader.newest_collections(directory, 5)
+    for read in (table_reader.read_validations, table_reader.read_cuts, table_reader.read_checks):
+        assert [] == read(directory, shown)
+    assert ([], {}) == newest_rows.read_newest(directory)
+    began = datetime.fromtimestamp(0, timezone.utc)
+    result = read_run(tmp_path, command="audit", title="", begun_at=began)
+    assert Verdict.UNDECIDED is result.verdict
 
 
 def test_nothing_written_is_nothing_read(tmp_path):
