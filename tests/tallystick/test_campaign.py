@@ -114,6 +114,9 @@ SHORT = Scenario(profile="wl9452", duration_ms=6_000, acts=True, max_binlog_size
         # Between rotation and purge an operator purges what the fault rotated for itself.
         replace(SHORT, seed=8673, topology="pair", writes_per_second=9.0, profile="mysql-8.0",
                 fault="purged_not_advanced"),
+        # Binary log files expire between any two rows.
+        replace(SHORT, seed=210629, topology="pair", writes_per_second=9.0, profile="mysql-8.0",
+                fault="stale_snapshot_republished"),
     ],
     ids=lambda scenario: scenario.fault,
 )  # fmt: skip

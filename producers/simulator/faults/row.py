@@ -114,23 +114,26 @@ class RowFault(Fault):
     Attributes:
         holds_checkpoint: Whether the fault needs InnoDB to write no checkpoint from when it is due
             until it is injected: so the last LSN stays above the checkpoint.
+        holds_files: Whether it needs that no binary log file is purged meanwhile.
     """
 
     group = FaultGroup.SNAPSHOT
     holds_checkpoint = False
+    holds_files = False
 
     def __init__(self) -> None:
         super().__init__()
         self._before: dict[str, Row] = {}
 
     def on_fleet(self, fleet: World) -> None:
-        """From when it is due InnoDB may write no checkpoint."""
-        if self.holds_checkpoint:
-            fleet.clock.schedule(fleet.fault_at, None, self._hold_checkpoints, fleet)
+        """From when it is due something that the fault needs may be held."""
+        if self.holds_checkpoint or self.holds_files:
+            fleet.clock.schedule(fleet.fault_at, None, self._hold, fleet)
 
-    def _hold_checkpoints(self, fleet: World) -> None:
+    def _hold(self, fleet: World) -> None:
         for instance in fleet.instances.values():
-            instance[Innodb].checkpoint_is_held = not self.injected
+            instance[Innodb].checkpoint_is_held = self.holds_checkpoint and not self.injected
+            instance[BinaryLog].files_are_held = self.holds_files and not self.injected
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
         """Change ``row`` in place, if the moment allows it; ``before`` is the row before it."""
@@ -152,7 +155,7 @@ class RowFault(Fault):
         if not self.tamper(fleet, changed, before):
             return row.body
         self.mark(fleet, instance)
-        self._hold_checkpoints(fleet)
+        self._hold(fleet)
         return changed.body
 
 

@@ -354,6 +354,7 @@ class StaleRepublished(RowFault):
         }
     )
     holds_checkpoint = True
+    holds_files = True
 
     def __init__(self) -> None:
         super().__init__()

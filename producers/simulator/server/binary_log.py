@@ -123,6 +123,8 @@ class BinaryLog:
     """``max_binlog_size``: a file that is longer than this is rotated."""
     rotation_is_due: bool = False
     """A group crossed ``max_size``."""
+    files_are_held: bool = False
+    """Whether nobody purges a file."""
 
     @property
     def active(self) -> BinlogFile:
@@ -232,7 +234,7 @@ def purge(fleet: World, instance: Instance, to_number: int) -> None:
     """Remove the files before ``to_number``: PURGE BINARY LOGS TO."""
     files = instance[BinaryLog].files
     kept = [file for file in files if file.number >= to_number]
-    if not kept or len(kept) == len(files):
+    if not kept or len(kept) == len(files) or instance[BinaryLog].files_are_held:
         return
     purged = instance[GtidState].purged.copy()
     purged.update(kept[0].previous_gtids)
