@@ -382,6 +382,35 @@ class Observation:
     sequence: int
     ts: int
 
+    @classmethod
+    def of_no_record(
+        cls,
+        code: ObservationCode,
+        at: str,
+        reason: str,
+        data: Mapping[str, Any] | None = None,
+        *,
+        instance_id: str = "",
+        is_undecided: bool = True,
+        collection_id: str | None = None,
+        ts: int = 0,
+    ) -> Observation:
+        """What no record of a journal shows, of an instance or, without one, of the whole run."""
+        return cls(
+            code=code,
+            instance_id=instance_id,
+            channel=None,
+            at=at,
+            reason=reason,
+            data={} if data is None else data,
+            rules=(),
+            is_undecided=is_undecided,
+            collection_id=collection_id,
+            epoch=0,
+            sequence=0,
+            ts=ts,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return {**asdict(self), "code": self.code.value, "rules": list(self.rules)}

@@ -19,17 +19,4 @@ def doubt(code: ObservationCode, at: str, reason: Reason, **data: str | int) -> 
         reason: Its text, which names values of ``data``.
         data: What the text names.
     """
-    return Observation(
-        code=code,
-        instance_id="",
-        channel=None,
-        at=at,
-        reason=reason.code,
-        data=data,
-        rules=(),
-        is_undecided=True,
-        collection_id=None,
-        epoch=0,
-        sequence=0,
-        ts=0,
-    )
+    return Observation.of_no_record(code, at, reason.code, data)

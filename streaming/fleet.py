@@ -16,7 +16,6 @@ from tallystick.coordinates.audit.culprits import culprits, evidence_refused
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.homes import Homes
 from tallystick.coordinates.audit.incidents import Incidents
-from tallystick.coordinates.audit.instance import failure_text
 from tallystick.coordinates.results import (
     Finding,
     Observation,
@@ -360,16 +359,7 @@ class FleetStep:
             shown.observations += evidence_refused(refused, at)
             return judge(shown)
 
-        def fails(some: Iterable[str]) -> str:
-            try:
-                of(some, {})
-            except Exception as error:  # noqa: BLE001  whatever it is, the others go on
-                return failure_text(error)
-            return ""
-
-        refused = culprits(sorted(names), fails)
-        if reason := fails(names - refused.keys()):
-            refused = dict.fromkeys(sorted(names), reason)
+        refused = culprits(names, lambda some: of(some, {}))
         return of(names - refused.keys(), refused)
 
     def _forget(self, instance_id: str) -> None:

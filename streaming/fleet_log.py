@@ -274,16 +274,7 @@ class FleetLog:
             expired = {name: ts for name, ts in taken.expired.items() if name not in left_out}
             return audit, judge(audit, _Taken(retired, events, expired))
 
-        def fails(some: Iterable[str]) -> str:
-            try:
-                of(some)
-            except Exception as error:  # noqa: BLE001  whatever it is, the others go on
-                return failure_text(error)
-            return ""
-
-        refused = culprits(sorted(names), fails)
-        if reason := fails(names - refused.keys()):
-            refused = dict.fromkeys(sorted(names), reason)
+        refused = culprits(names, of)
         self.audits[cluster], (output, data) = of(names - refused.keys())
         output.observations += evidence_refused(refused, at)
         return output, data

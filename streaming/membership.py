@@ -92,17 +92,10 @@ def not_compared(instance_id: str) -> Observation:
 
 
 def _not_judged(instance_id: str, reason: Reason, *, is_undecided: bool) -> Observation:
-    return Observation(
-        code=ObservationCode.INSTANCE_NOT_LISTED,
+    return Observation.of_no_record(
+        ObservationCode.INSTANCE_NOT_LISTED,
+        "its first block",
+        reason.code,
         instance_id=instance_id,
-        channel=None,
-        at="its first block",
-        reason=reason.code,
-        data={},
-        rules=(),
         is_undecided=is_undecided,
-        collection_id=None,
-        epoch=0,
-        sequence=0,
-        ts=0,
     )

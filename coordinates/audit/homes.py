@@ -64,19 +64,12 @@ class Homes:
             data = {"before": _name(home.cluster), "cluster": _name(cluster)}
             self.of[instance_id] = Home(cluster, server_uuid=home.server_uuid)
             self.moved[instance_id] = None
-            yield Observation(
-                code=ObservationCode.JOURNAL_GAP,
+            yield Observation.of_no_record(
+                ObservationCode.JOURNAL_GAP,
+                _name(cluster),
+                CLUSTER_CHANGED.code,
+                data,
                 instance_id=instance_id,
-                channel=None,
-                at=_name(cluster),
-                reason=CLUSTER_CHANGED.code,
-                data=data,
-                rules=(),
-                is_undecided=True,
-                collection_id=None,
-                epoch=0,
-                sequence=0,
-                ts=0,
             )
 
     def _identify(self, instance_id: str, server_uuid: str | None, label: str | None) -> None:

@@ -50,18 +50,13 @@ def nobody_answered(collection_id: str, ts: int) -> Observation:
 def _not_answered(
     collection_id: str, instance_id: str, ts: int, reason: Reason, data: dict[str, int]
 ) -> Observation:
-    return Observation(
-        code=ObservationCode.LOG_STATUS_MISSING,
+    return Observation.of_no_record(
+        ObservationCode.LOG_STATUS_MISSING,
+        collection_id,
+        reason.code,
+        data,
         instance_id=instance_id,
-        channel=None,
-        at=collection_id,
-        reason=reason.code,
-        data=data,
-        rules=(),
-        is_undecided=True,
         collection_id=collection_id,
-        epoch=0,
-        sequence=0,
         ts=ts,
     )
 

@@ -10,7 +10,7 @@ from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.homes import Homes
 from tallystick.coordinates.audit.incidents import incidents_of_history
-from tallystick.coordinates.audit.instance import InstanceAudit, failure_text
+from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.missing_answers import missing_answers
 from tallystick.coordinates.results import Verdict, gravest, verdict_of_run
 
@@ -144,18 +144,9 @@ def _compare(
         wanted = set(names)
         return [event for event in fleet_events if event.instance_id in wanted]
 
-    def fails(names: Iterable[str]) -> str:
-        try:
-            compare(of(names))
-        except Exception as error:  # noqa: BLE001  whatever it is, the others are compared
-            return failure_text(error)
-        return ""
-
     try:
         return *compare(fleet_events), []
     except Exception:  # noqa: BLE001  whose evidence it is, and what, is found out
-        names = sorted({event.instance_id for event in fleet_events})
-        bad = culprits(names, fails)
-    if reason := fails(set(names) - bad.keys()):
-        bad = dict.fromkeys(names, reason)
-    return *compare(of(set(names) - bad.keys())), evidence_refused(bad, "its journal")
+        names = {event.instance_id for event in fleet_events}
+        bad = culprits(names, lambda some: compare(of(some)))
+    return *compare(of(names - bad.keys())), evidence_refused(bad, "its journal")

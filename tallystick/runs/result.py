@@ -289,17 +289,11 @@ def doubt(
     reason: Reason, *, collection_id: str | None = None, ts: int = 0, **data: str
 ) -> Observation:
     """What leaves the verdict of a run undecided without being about one instance."""
-    return Observation(
-        code=ObservationCode.COMPARISON_UNDECIDED,
-        instance_id="",
-        channel=None,
-        at=collection_id or "the end",
-        reason=reason.code,
-        data=data,
-        rules=(),
-        is_undecided=True,
+    return Observation.of_no_record(
+        ObservationCode.COMPARISON_UNDECIDED,
+        collection_id or "the end",
+        reason.code,
+        data,
         collection_id=collection_id,
-        epoch=0,
-        sequence=0,
         ts=ts,
     )

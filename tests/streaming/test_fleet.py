@@ -627,20 +627,27 @@ def test_evidence_that_raises_is_left_out(tmp_path, monkeypatch, bad):
 
 
 def test_culprits_are_found_among_many():
-    """Those that raise by themselves; all, if none does."""
+    """Those that raise by themselves; all, if none does, or if the others raise too."""
     names = [f"i{number:03d}" for number in range(100)]
     tried = []
 
-    def fails(some) -> str:
-        tried.append(some)
-        return "boom" if {"i007", "i070"} & set(some) else ""
+    def raises_for(bad) -> None:
+        if bad:
+            raise ValueError(bad)
 
-    assert culprits(names, fails) == {"i007": "boom", "i070": "boom"}
+    def take(some) -> None:
+        tried.append(some)
+        raises_for({"i007", "i070"} & set(some))
+
+    found = culprits(names, take)
+    assert found.keys() == {"i007", "i070"}
+    assert found["i007"].startswith("ValueError: {'i007'} (test_fleet.py:")
     assert len(tried) < 40
-    assert culprits(names[:2], lambda some: "boom" if len(some) > 1 else "") == {
-        "i000": "boom", "i001": "boom",
-    }  # fmt: skip
-    assert culprits([], fails) == {}
+    assert culprits(names[:2], lambda some: raises_for(len(some) > 1)).keys() == {*names[:2]}
+    assert culprits(
+        names[:4], lambda some: raises_for("i000" in some or len(some) == 3)
+    ).keys() == {*names[:4]}
+    assert culprits([], raises_for) == {}
 
 
 def test_instances_beyond_the_limit_are_named_and_not_waited_for(tmp_path, monkeypatch):
