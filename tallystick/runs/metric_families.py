@@ -88,9 +88,11 @@ FAMILIES = (
     Family("is_waiting", "gauge", "1 while the job waits for the broker"),
     Family("micro_batch_duration_seconds", "histogram", "what a micro-batch took",
            buckets=DURATION_BUCKETS),
-    Family("state_instances", "gauge", "instances that the fleet's state knows"),
+    Family("state_instances", "gauge", "instances that the job knows"),
     Family("state_memory_bytes", "gauge", "memory of the state store, as Spark reports it"),
-    Family("fleet_state_bytes", "gauge", "the fleet's saved state"),
+    Family("fleet_state_bytes", "gauge",
+           "what is saved of comparisons between instances, in the buckets that had messages since"
+           " the start, and of the driver"),
     Family("folded_series", "gauge",
            "series of a metric that share one, as there are too many of them", ("metric",)),
 )  # fmt: skip

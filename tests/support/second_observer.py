@@ -84,7 +84,7 @@ def observed_anew(journal: Block, at: int, *, from_oldest: bool = True) -> list[
         known = start["variables"]
         start = {**start, "variables": {k: known[k] for k in known if k != "gtid_mode"}}
     epoch, name = journal.epoch + 1, journal.instance_id
-    builder = BlockBuilder(name, epoch=epoch)
+    builder = BlockBuilder(name, epoch=epoch, cluster=journal.cluster)
     builder.server_record(RecordType.OBSERVER, {"clock": "the second one"}, ts=ts)
     if start:
         builder.server_record(RecordType.START, start, ts=ts)

@@ -61,7 +61,9 @@ def goes_on(shown: Shown) -> Tamper:
 
     def tamper(block: Block, rng: Random) -> Block:
         first = rng.randrange(1, len(block))
-        builder = BlockBuilder(block.instance_id, epoch=block.epoch, first_sequence=first)
+        builder = BlockBuilder(
+            block.instance_id, epoch=block.epoch, first_sequence=first, cluster=block.cluster
+        )
         ts = int(block.columns["ts"][first])
         builder.server_record(RecordType.OBSERVER, {"clock": "the second one"}, ts=ts)
         rest = replace(block.take(first, len(block)), first_sequence=first + 1)
