@@ -159,7 +159,7 @@ class CollectionScheduler:
                 return
             self._asked = None
             if is_row_late or (asked.has_waited and self._history.relays.reads_files):
-                # Files may be of before or after the row by now: it is taken again.
+                # Files may have been replaced since the row was read: it is read again.
                 self._waiting.appendleft(asked.received)
             else:
                 self._record_row(asked.received, collected)
