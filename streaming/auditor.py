@@ -292,7 +292,11 @@ def rows_of_result(journal: JournalKey, result: KeyResult) -> list[dict[str, Any
 def audit_blocks(blocks: DataFrame, processor: BlockAuditor | None = None) -> DataFrame:
     """Rows of ``schema.BLOCK_ROWS``, from wherever they come, to rows of ``schema.AUDIT_ROWS``."""
     partitions = int(blocks.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
-    buckets = 1 if partitions == 1 else partitions * BUCKETS_A_PARTITION
+    if partitions == 1:
+        # What is in one part already needs no shuffle, which writes and reads every block again.
+        buckets, blocks = 1, blocks.coalesce(1)
+    else:
+        buckets = partitions * BUCKETS_A_PARTITION
     bucket = F.pmod(F.xxhash64("cluster"), F.lit(buckets)).cast("int").alias(BUCKET)
     grouped = blocks.select(bucket, "*").groupBy(BUCKET)
     return grouped.transformWithStateInPandas(
