@@ -11,7 +11,8 @@ import sys
 import time
 
 SHORT = {
-    "pipeline": "--events 4000000 --json-events 300000 --injected 20",
+    "pipeline": "--events 4000000 --json-events 300000",
+    "latency": "--injected 20",
     "growth": "--instances 16 100",
     "expectations": "--rounds 5",
     "audit": "--rounds 3",

@@ -1,4 +1,4 @@
-"""The auditor's rate and latency through a real broker, beside two bare consumers.
+"""The auditor's rate through a real broker, beside two bare consumers.
 
     python -m benchmarks.pipeline [--events 10000000] [--rounds 3] [--json-events 1000000]
 
@@ -10,9 +10,6 @@ In one run, on one machine, in turns:
   the values into columns, and the same core on them. On a sample of the history. How long
   json.loads and the consumer alone take is printed too.
 - (b) a bare consumer on the same blocks: decode_block and the same core.
-
-Then the latency: a block with a broken log_status row is produced while the query runs; it ends
-when the finding can be read in Kafka.
 """
 
 from __future__ import annotations
@@ -32,13 +29,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Consumer
 
 from benchmarks.json_records import add_record
 from benchmarks.json_topic import produce_lines
-from benchmarks.small_journal import journal
 from tallystick.coordinates.audit.instance import InstanceAudit
-from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
+from tallystick.coordinates.events.block_codec import decode_block
 from tallystick.coordinates.events.journal import BlockBuilder
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Outcome
@@ -296,79 +292,22 @@ def measure_bare(kind: str, servers: str, topic: str) -> dict[str, Any]:
     return result
 
 
-# Latency
-
-
-def measure_latency(
-    servers: str, directory: Path, topics: dict[str, str], count: int
-) -> list[float]:
-    """Seconds from handing a block to the producer to reading its finding, one after the other."""
-    directory.mkdir()
-    process = child("--auditor", servers, str(directory), json.dumps(topics))
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": uuid.uuid4().hex, "fetch.wait.max.ms": 5,
-         "auto.offset.reset": "earliest"}
-    )  # fmt: skip
-    producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
-    latencies: list[float] = []
-    try:
-        consumer.subscribe([topics["findings_topic"]])
-        blocks = journal("probe", count + 1, time.time_ns() // 1_000, ahead=1)
-        for number, block in enumerate(blocks, start=1):
-            begun = time.perf_counter()
-            producer.produce(
-                topics["journal_topic"], encode_block(block), b"probe", headers=block_headers(block)
-            )
-            producer.poll(0)
-            wait_for_finding(consumer, f"probe-{number}", READY_S, process)
-            # The first one waits for Spark's start as well.
-            if number > 1:
-                latencies.append(time.perf_counter() - begun)
-            # So that not each block meets the same phase of the query's trigger.
-            time.sleep(LATENCY_PAUSE_S * (number % 7) / 7)
-    finally:
-        producer.flush(10)
-        process.terminate()
-        process.communicate(timeout=READY_S)
-        consumer.close()
-    return latencies
-
-
-def wait_for_finding(
-    consumer: Any, collection_id: str, timeout_s: float, process: subprocess.Popen[str]
-) -> None:
-    """Poll the findings topic until the probe's finding is there."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline and process.poll() is None:
-        message = consumer.poll(0.05)
-        if message is None or message.error():
-            continue
-        finding = json.loads(message.value())
-        if finding["collection_id"] == collection_id:
-            return
-    raise SystemExit(f"no finding of {collection_id!r} within {timeout_s:.0f} s")
-
-
 # The whole
 
 
-def run_all(events: int, json_events: int, rounds: int, injected: int) -> None:
+def run_all(events: int, json_events: int, rounds: int) -> None:
     """Everything, in a broker of its own."""
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
         directory = Path(name)
         with LocalBroker(directory / "broker", port=0) as broker:
             servers = broker.bootstrap_servers
-            measure_all(servers, directory, events, json_events, rounds=rounds, injected=injected)
+            measure_all(servers, directory, events, json_events, rounds)
 
 
-def measure_all(
-    servers: str, directory: Path, events: int, json_events: int, *, rounds: int, injected: int
-) -> None:
+def measure_all(servers: str, directory: Path, events: int, json_events: int, rounds: int) -> None:
     """Produce the histories, measure in turns, print."""
-    prefixes = ("benchmark", "probe")
-    for prefix in prefixes:
-        ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, prefix))
-    journal, probe = (topic_settings(prefix) for prefix in prefixes)
+    ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, "benchmark"))
+    journal = topic_settings("benchmark")
     produce_blocks(servers, events, journal["journal_topic"])
     produce_json(servers, json_events, JSON_TOPIC)
     print(f"(a) reads the first {json_events:,} of them as JSON, one message an event\n")
@@ -399,13 +338,6 @@ def measure_all(
         f"state {metrics['state_memory_bytes'] / 2**20:.1f} MB in memory, "
         f"checkpoint {last['checkpoint_bytes'] / 2**20:.1f} MB on disk\n{last['answers']}"
     )
-    latencies = sorted(measure_latency(servers, directory / "probe", probe, injected))
-    p50, p95 = (statistics.quantiles(latencies, n=20, method="inclusive")[i] for i in (9, 18))
-    print(
-        f"detection latency over {len(latencies)} injected findings, from the produced block to "
-        f"the finding readable in Kafka: p50 {p50 * 1000:.0f} ms, p95 {p95 * 1000:.0f} ms, "
-        f"max {latencies[-1] * 1000:.0f} ms"
-    )
 
 
 def topic_settings(prefix: str) -> dict[str, str]:
@@ -426,7 +358,6 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--json-events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--injected", type=int, default=60)
     # What this program starts itself.
     parser.add_argument("--auditor", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--available-now", action="store_true", help=argparse.SUPPRESS)
@@ -438,7 +369,7 @@ def main() -> None:
         run_bare(*arguments.bare)
     else:
         json_events = min(arguments.json_events, arguments.events)
-        run_all(arguments.events, json_events, arguments.rounds, arguments.injected)
+        run_all(arguments.events, json_events, arguments.rounds)
 
 
 if __name__ == "__main__":
