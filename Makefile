@@ -28,10 +28,10 @@ say = @echo "tallystick: $(1)"
 unexport PYTHONDONTWRITEBYTECODE
 
 # Their JVMs live for seconds: the optimising compiler would cost more than it saves.
-test test-spark test-kafka test-mysqld: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
+test test-spark test-kafka test-kafka-parts test-end-to-end test-mysqld: export JDK_JAVA_OPTIONS := -XX:TieredStopAtLevel=1
 
 .PHONY: help setup preflight demo check test test-fast test-spark test-kafka test-mysqld \
-	test-long tests-without-servers tests-with-servers a-day legal bench bench-growth bench-others \
+	test-kafka-parts test-end-to-end test-long a-day legal bench bench-growth bench-others \
 	chaos mutate lint types lock lock-others clean
 
 help:
@@ -66,21 +66,12 @@ check: lint types
 SLOWEST := --durations=8 --durations-min=5
 
 # Apart from each other: Spark's settings are those of the first session of a process. Tests with
-# servers wait a lot, so they run beside those without; what a stage prints comes when it ends.
+# servers wait a lot, so two parts go on at a time, in this order: MySQL's tests wait most, so others
+# use the processors meanwhile. What a part prints comes when it ends.
 test: preflight
-	$(call say,what needs no server is tested beside what does; each part is shown when it has ended)
-	@$(MAKE) --no-print-directory -j2 -k -O BESIDE=yes tests-without-servers tests-with-servers
-
-# MySQL's first: its tests wait most, so the others use the processors meanwhile.
-tests-without-servers:
-	@$(MAKE) --no-print-directory -k IN_TURN=yes test-fast test-spark
-
-tests-with-servers:
-	@$(MAKE) --no-print-directory -k IN_TURN=yes test-mysqld test-kafka
-
-ifdef IN_TURN
-.NOTPARALLEL:
-endif
+	$(call say,two parts of the tests go on side by side; each is shown when it has ended)
+	@$(MAKE) --no-print-directory -j2 -k -O BESIDE=yes \
+		test-mysqld test-fast test-kafka-parts test-end-to-end test-spark
 
 test-fast: $(STAMP)
 	$(if $(BESIDE),nice -n 5) $(PY) -m pytest -q $(SLOWEST) -n auto --dist worksteal -m "not spark and not broker and not mysqld"
@@ -95,9 +86,17 @@ test-spark: preflight
 		$(call naming,spark)
 
 # What starts servers runs in two processes, each with servers of its own: their tests wait a lot.
+KAFKA = $(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "broker and not mysqld and not long"
+
 test-kafka: preflight
-	$(PY) -m pytest -q $(SLOWEST) -n 2 --dist worksteal -m "broker and not mysqld and not long" \
-		$(call naming,broker)
+	$(KAFKA) $(call naming,broker)
+
+# The same in two halves, for `make test`.
+test-kafka-parts: preflight
+	$(KAFKA) $(filter-out tests/end_to_end/%,$(call naming,broker))
+
+test-end-to-end: preflight
+	$(KAFKA) $(filter tests/end_to_end/%,$(call naming,broker))
 
 # Real MySQL servers; the tests are skipped, and say why, where those cannot run. The tests of a
 # module go on in order on one lab; tests/lab is first and takes longest.

@@ -45,8 +45,7 @@ ROW_COST = 2048
 """What reading a block again costs beside its bytes: as much as so many bytes."""
 
 ENTRY_COST_MAX = 64 << 20
-"""Blocks of this cost are an entry, and those that follow another one: Arrow and Spark's sockets
-take at most 2 GiB at once."""
+"""Blocks of this cost are an entry, and those that follow another one."""
 
 _AUDIT, _MOVED, _ROWS, _FORGOTTEN = "audit", "moved", "rows", "forgotten"
 _CRC_BYTES = 4
@@ -58,7 +57,7 @@ _ROW_SCHEMA = pa.schema(
 
 
 class Entry(NamedTuple):
-    """One entry of the log, a row of ``schema.LOG_ENTRY``.
+    """One entry of the log.
 
     Attributes:
         number: One more than that of the entry before.

@@ -19,10 +19,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tallystick.coordinates.audit.finding_collector import FleetOutput
 from tallystick.coordinates.state_codec import encode
-from tallystick.streaming.audit_log import Entry
 from tallystick.streaming.bucket import Bucket, Judging, Numbers
 from tallystick.streaming.fleet_log import Span
 from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
+from tallystick.streaming.log_parts import entries_of, parts_of
 from tallystick.streaming.orders import PROPERTY, Orders
 from tallystick.streaming.schema import (
     AUDIT_ROWS,
@@ -31,8 +31,8 @@ from tallystick.streaming.schema import (
     DEAD_LETTER,
     DEAD_LETTER_BYTES_MAX,
     FLEET_NAME,
-    LOG_ENTRY,
     LOG_NAMES,
+    LOG_PART,
     LOG_VERSION,
     NOT_LISTED,
     READ,
@@ -45,6 +45,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.stateful_processor import ListState, StatefulProcessorHandle
+
+    from tallystick.streaming.audit_log import Entry
 
 Version = tuple[int, int, int, str]
 """A row of ``schema.LOG_VERSION``."""
@@ -69,8 +71,8 @@ class BlockAuditor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Ask for the state. Spark calls this once more on the driver, so it does nothing else."""
         self._version = handle.getListState(VERSION_NAME, LOG_VERSION)
-        self._store = _SparkStore([handle.getListState(name, LOG_ENTRY) for name in LOG_NAMES])
-        self._fleet = _SparkFleetStore(handle.getListState(FLEET_NAME, LOG_ENTRY))
+        self._store = _SparkStore([handle.getListState(name, LOG_PART) for name in LOG_NAMES])
+        self._fleet = _SparkFleetStore(handle.getListState(FLEET_NAME, LOG_PART))
 
     def handleInputRows(  # noqa: N802  Spark's name
         self,
@@ -120,11 +122,11 @@ class _SparkStore:
 
     def read(self) -> Iterator[tuple[int, Entry]]:
         for number, segment in enumerate(self._segments):
-            for row in segment.get():
-                yield number, entry_of(row)
+            for entry in _entries_in(segment):
+                yield number, entry
 
     def append(self, segment: int, entries: list[Entry]) -> None:
-        self._segments[segment].appendList([*entries])
+        _append(self._segments[segment], entries)
 
     def clear(self, segment: int) -> None:
         self._segments[segment].clear()
@@ -137,13 +139,23 @@ class _SparkFleetStore:
         self._entries = entries
 
     def read(self) -> Iterator[Entry]:
-        return map(entry_of, self._entries.get())
+        return _entries_in(self._entries)
 
     def append(self, entries: list[Entry]) -> None:
-        self._entries.appendList([*entries])
+        _append(self._entries, entries)
 
     def clear(self) -> None:
         self._entries.clear()
+
+
+def _entries_in(rows: ListState) -> Iterator[Entry]:
+    for [part] in rows.get():
+        yield from entries_of(bytes(part))
+
+
+def _append(rows: ListState, entries: list[Entry]) -> None:
+    for part in parts_of(entries):
+        rows.appendList([(part,)])
 
 
 class _Held:
@@ -187,12 +199,6 @@ def numbers_of(version: Version) -> Numbers:
     """Which entries the logs have."""
     next_number, first, end, _ = version
     return Numbers(next_number, Span(first, end))
-
-
-def entry_of(row: Sequence[Any]) -> Entry:
-    """A row of ``schema.LOG_ENTRY`` as an entry."""
-    number, kind, names, data, check = row
-    return Entry(int(number), kind, names, bytes(data), int(check))
 
 
 def _rows_of(frame: pd.DataFrame) -> Iterator[tuple[JournalKey, BlockRow]]:

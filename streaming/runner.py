@@ -34,7 +34,6 @@ from tallystick.coordinates.values.topics import (
 from tallystick.streaming.auditor import (
     BlockAuditor,
     audit_blocks,
-    entry_of,
     numbers_of,
     version_of,
 )
@@ -45,6 +44,7 @@ from tallystick.streaming.collector import start_collector
 from tallystick.streaming.errors import QueryError
 from tallystick.streaming.failures import Failure, Kind, failure_of
 from tallystick.streaming.fleet import FleetStep
+from tallystick.streaming.log_parts import entries_of
 from tallystick.streaming.message_limit import MessageLimit
 from tallystick.streaming.progress import Metrics, ProgressListener
 from tallystick.streaming.restarts import LastingQuery, Outages
@@ -372,8 +372,8 @@ class AuditJob:
         def entries(names: Sequence[str]) -> dict[int, list[tuple[int, Entry]]]:
             found: dict[int, list[tuple[int, Entry]]] = defaultdict(list)
             parts = [state(n).withColumn("at", F.lit(at)) for at, n in enumerate(names)]
-            for bucket, *row, at in reduce(DataFrame.union, parts).collect() if parts else ():
-                found[bucket].append((at, entry_of(row)))
+            for bucket, part, at in reduce(DataFrame.union, parts).collect() if parts else ():
+                found[bucket] += ((at, entry) for entry in entries_of(bytes(part)))
             return found
 
         audits, fleets = entries(segments), entries([FLEET_NAME])

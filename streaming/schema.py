@@ -67,17 +67,10 @@ its audits knows whether they are the newest."""
 FLEET_NAME = "fleet"
 SEGMENTS = 8
 LOG_NAMES = tuple(f"log_{number}" for number in range(SEGMENTS))
-LOG_ENTRY = StructType(
-    [
-        StructField("number", LongType()),
-        StructField("kind", StringType()),
-        StructField("names", StringType()),
-        StructField("data", BinaryType()),
-        StructField("check", LongType()),
-    ]
-)
-"""An entry of the log that a bucket's audits are made from (``audit_log.Entry``), in the list state
-of its segment, or that its clusters' audits are made from (``fleet_log``), in one of their own."""
+LOG_PART = StructType([StructField("entries", BinaryType())])
+"""Entries of the log that a bucket's audits are made from (``audit_log.Entry``, ``log_parts``), in
+the list state of their segment, or that its clusters' audits are made from (``fleet_log``), in one
+of their own."""
 
 RESULT = "result"
 DEAD_LETTER = "dead_letter"
