@@ -2,11 +2,19 @@
 
 layout.json        what must not change between runs, with its checksum
 limit.json         how many messages a micro-batch takes, and from which one on, with its checksum
-rebuilt            there when the state was made anew: the journal may have lost its beginning
+rebuilt            there when the state was made anew: the journal may have lost its beginning; it
+                   has the id in the fence
 lock               held while a job runs
+fleet/N.state      what the driver's part goes on from, N being the last micro-batch
 auditor/           Spark's checkpoint of the auditor query
 collector/         Spark's checkpoint of the collector query
-fleet/N.state      what the driver's part goes on from, N being the last micro-batch
+
+Spark's two may be at a URL of any Hadoop file system instead, which executors reach while the rest
+is the driver's alone:
+
+URL/fence.json     whose they are (``fence``)
+URL/ID/auditor/    ID being the ``run_id`` of layout.json, so a rebuild begins beside the old one
+URL/ID/collector/
 """
 
 from __future__ import annotations
@@ -21,15 +29,23 @@ from typing import IO, TYPE_CHECKING, Any, final
 
 from tallystick.coordinates.values.checksum import seal_document, unseal_document
 from tallystick.streaming.errors import CheckpointError
+from tallystick.streaming.fence import compare_fence, make_fence
 from tallystick.streaming.journal_holes import PlannedOffsets
 from tallystick.streaming.spark_checksums import compare_spark_files
+from tallystick.streaming.spark_files import HadoopFiles, LocalFiles
 
 if TYPE_CHECKING:
     from types import TracebackType
 
+    from pyspark.sql import SparkSession
+
+    from tallystick.streaming.spark_files import SparkFiles
+
 LAYOUT_VERSION = 6
 TO_FIX = "To fix: tallystick rebuild"
 """What is damaged here is made anew from the journal."""
+AUDITOR, COLLECTOR = "auditor", "collector"
+_LAYOUT = "layout.json"
 _REBUILT = "rebuilt"
 _LIMIT = "limit.json"
 STATES_KEPT = 3
@@ -44,10 +60,12 @@ class Layout:
     Attributes:
         shuffle_partitions: The instances' states are spread over so many parts.
         journal_topic: Offsets and states belong to this topic.
+        spark_checkpoint: URL below which Spark's checkpoints are; None: in the location itself.
     """
 
     shuffle_partitions: int
     journal_topic: str
+    spark_checkpoint: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +108,8 @@ class CheckpointLocation:
         self.directory = directory
         self._layout = layout
         self._lock: IO[bytes] | None = None
+        self._files: SparkFiles = LocalFiles(directory)
+        self._is_new = False
         self.run_id = ""
         """Names this checkpoint location in the files of the sinks: micro-batches are numbered
         from 0 in each new one."""
@@ -100,14 +120,14 @@ class CheckpointLocation:
         return self._layout.shuffle_partitions
 
     @property
-    def auditor(self) -> Path:
-        """Spark's checkpoint of the auditor query."""
-        return self.directory / "auditor"
+    def auditor(self) -> str:
+        """Spark's checkpoint of the auditor query: a path, or a URL."""
+        return self._files.location(AUDITOR)
 
     @property
-    def collector(self) -> Path:
-        """Spark's checkpoint of the collector query."""
-        return self.directory / "collector"
+    def collector(self) -> str:
+        """Spark's checkpoint of the collector query: a path, or a URL."""
+        return self._files.location(COLLECTOR)
 
     def __enter__(self) -> CheckpointLocation:
         """Take the lock; compare the layout and what Spark reads without comparing it.
@@ -119,8 +139,10 @@ class CheckpointLocation:
         self._lock = _locked(self.directory)
         try:
             self._compare_layout()
-            for query in (self.auditor, self.collector):
-                compare_spark_files(query)
+            # At a URL there are no such checksums, and nothing is reached before Spark runs.
+            if self._layout.spark_checkpoint is None:
+                for query in (AUDITOR, COLLECTOR):
+                    compare_spark_files(self.directory / query)
         except BaseException:
             self._lock.close()
             raise
@@ -136,24 +158,58 @@ class CheckpointLocation:
         if self._lock is not None:
             self._lock.close()
 
+    def connect(self, spark: SparkSession) -> None:
+        """Reach Spark's checkpoints, if they are at a URL, and see that they are this location's.
+
+        Raises:
+            CheckpointError: The URL cannot be used, is another location's, or lacks what this one
+                goes on from.
+        """
+        url = self._layout.spark_checkpoint
+        if url is None:
+            return
+        try:
+            at_url = HadoopFiles(spark, url)
+            self._files = HadoopFiles(spark, f"{url}/{self.run_id}")
+            self._compare_fence(at_url)
+        except BaseException:
+            # What has begun nowhere does not fix the URL.
+            if self._is_new:
+                (self.directory / _LAYOUT).unlink(missing_ok=True)
+            raise
+
+    def _compare_fence(self, at_url: HadoopFiles) -> None:
+        owner = _owner(self.directory) or self.run_id
+        known = self.next_batch_id()
+        is_there = compare_fence(at_url, owner)
+        if known and (not is_there or self.last_planned() < known - 1):
+            raise CheckpointError(
+                f"{self._files.location('')!r} lacks Spark's checkpoint of micro-batch {known - 1},"
+                f" after which {str(self.directory)!r} goes on. To fix: bring back what was at the"
+                f" URL, or tallystick rebuild."
+            )
+        if not is_there and not make_fence(at_url, owner, self.directory):
+            compare_fence(at_url, owner)  # another driver was faster
+
     def _compare_layout(self) -> None:
-        path = self.directory / "layout.json"
+        path = self.directory / _LAYOUT
         wanted: dict[str, Any] = {
             "layout_version": LAYOUT_VERSION,
             "shuffle_partitions": self._layout.shuffle_partitions,
             "journal_topic": self._layout.journal_topic,
+            "spark_checkpoint": self._layout.spark_checkpoint,
         }
         try:
             found = unseal_document(path.read_bytes())
             self.run_id = str(found.pop("run_id"))
         except FileNotFoundError:
-            if any(self.auditor.glob("*")):
+            if self._files.names(AUDITOR):
                 raise CheckpointError(
                     f"The checkpoint location {str(self.directory)!r} has a query but no "
                     f"layout.json: it is not one of this job, or is damaged. {TO_FIX}, or name "
                     f"another location."
                 ) from None
-            self.run_id = uuid.uuid4().hex[:8]
+            self.run_id, self._is_new = uuid.uuid4().hex[:8], True
             write_atomically(path, seal_document({"run_id": self.run_id, **wanted}))
             return
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
@@ -168,7 +224,7 @@ class CheckpointLocation:
                 raise CheckpointError(
                     f"The checkpoint location {str(self.directory)!r} was made with {name} "
                     f"{found.get(name)!r}, this run wants {value!r}; use the old value or name "
-                    f"another location."
+                    f"another location, or begin anew: tallystick rebuild."
                 )
 
     def message_limit(self) -> LimitBegin | None:
@@ -191,7 +247,7 @@ class CheckpointLocation:
 
     def last_planned(self) -> int:
         """The last micro-batch that Spark has planned; -1 before the first."""
-        names = (path.name for path in (self.auditor / "offsets").glob("*"))
+        names = self._files.names(f"{AUDITOR}/offsets")
         return max((int(name) for name in names if name.isdecimal()), default=-1)
 
     def load_state(self, batch_id: int) -> bytes | None:
@@ -225,13 +281,14 @@ class CheckpointLocation:
         Raises:
             CheckpointError: It cannot be read.
         """
-        path = self.auditor / "offsets" / str(batch_id)
+        name = f"{AUDITOR}/offsets/{batch_id}"
         try:
-            _, metadata, *_ = path.read_text("utf-8").splitlines()
+            _, metadata, *_ = self._lines(name)
             return int(json.loads(metadata)["batchTimestampMs"]) * 1_000
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
-                f"{str(path)!r} is damaged, expected Spark's offsets: {error!r}. {TO_FIX}."
+                f"{self._files.location(name)!r} is damaged, expected Spark's offsets: {error!r}. "
+                f"{TO_FIX}."
             ) from error
 
     def beginnings_lost(self) -> dict[str, int]:
@@ -248,15 +305,15 @@ class CheckpointLocation:
         """
         if not (self.directory / _REBUILT).exists():
             return {}
-        for path in sorted((self.auditor / "sources").glob("*/0")):
+        for name in self._first_offsets():
             try:
-                first = json.loads(path.read_text("utf-8").splitlines()[-1])
+                first = json.loads(self._lines(name)[-1])
                 journal = first.get(self._layout.journal_topic, {})
-                lost = {name: int(offset) for name, offset in journal.items() if int(offset)}
+                lost = {part: int(offset) for part, offset in journal.items() if int(offset)}
             except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
                 raise CheckpointError(
-                    f"{str(path)!r} is damaged, expected Spark's first offsets: {error!r}. "
-                    f"{TO_FIX}."
+                    f"{self._files.location(name)!r} is damaged, expected Spark's first offsets: "
+                    f"{error!r}. {TO_FIX}."
                 ) from error
             if lost:
                 return lost
@@ -269,17 +326,15 @@ class CheckpointLocation:
             CheckpointError: It cannot be read.
         """
         topic = self._layout.journal_topic
-        offsets = self.auditor / "offsets"
+        offsets = f"{AUDITOR}/offsets"
+        before = [f"{offsets}/{batch_id - 1}"] if batch_id else self._first_offsets()
         try:
-            ends = _offsets([offsets / str(batch_id)], topic)
-            starts = _offsets(
-                [offsets / str(batch_id - 1)]
-                if batch_id
-                else list((self.auditor / "sources").glob("*/0")),
-                topic,
-            )
+            ends = self._offsets([f"{offsets}/{batch_id}"], topic)
+            starts = self._offsets(before, topic)
         except (OSError, ValueError) as error:
-            raise CheckpointError(f"{str(offsets)!r} cannot be read: {error!r}.") from error
+            raise CheckpointError(
+                f"{self._files.location(offsets)!r} cannot be read: {error!r}."
+            ) from error
         return [
             PlannedOffsets(topic, int(number), starts.get(number), ends.get(number))
             for number in sorted({*starts, *ends}, key=int)
@@ -295,6 +350,28 @@ class CheckpointLocation:
         for number in self._numbers():
             if number <= batch_id - STATES_KEPT:
                 self._file(number).unlink(missing_ok=True)
+
+    def _first_offsets(self) -> list[str]:
+        """Where Spark wrote down what it begins with: a file for each source."""
+        sources = f"{AUDITOR}/sources"
+        return [
+            f"{sources}/{number}/0"
+            for number in sorted(self._files.names(sources))
+            if "0" in self._files.names(f"{sources}/{number}")
+        ]
+
+    def _offsets(self, names: list[str], topic: str) -> dict[str, int]:
+        """A topic's offsets by partition, from Spark's files, which have a line for each source."""
+        for name in names:
+            for line in self._lines(name)[1:]:
+                # A source that has read nothing yet has a dash.
+                found: dict[str, dict[str, int]] = json.loads(line) if line.startswith("{") else {}
+                if topic in found:
+                    return found[topic]
+        return {}
+
+    def _lines(self, name: str) -> list[str]:
+        return self._files.read(name).decode("utf-8").splitlines()
 
     def _file(self, batch_id: int) -> Path:
         return self.directory / "fleet" / f"{batch_id:012d}.state"
@@ -326,10 +403,36 @@ def set_aside(directory: Path, target: Path) -> None:
             ) from error
 
 
-def mark_rebuilt(directory: Path) -> None:
-    """A new location whose state is made anew: it begins with what the journal still has."""
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / _REBUILT).touch()
+def mark_rebuilt(directory: Path, before: Path) -> None:
+    """A new location whose state is made anew: it begins with what the journal still has.
+
+    Args:
+        directory: The new location.
+        before: The one that was set aside, whose fence the new one passes.
+    """
+    owner = _owner(before) or str(_layout_of(before).get("run_id", ""))
+    write_atomically(directory / _REBUILT, owner.encode())
+
+
+def spark_checkpoint_of(directory: Path) -> str | None:
+    """The URL of Spark's checkpoints of a location; None: they are in it, or it is damaged."""
+    layout = _layout_of(directory)
+    url = layout.get("spark_checkpoint")
+    return None if url is None else f"{url}/{layout.get('run_id')}"
+
+
+def _layout_of(directory: Path) -> dict[str, Any]:
+    """What is in its layout.json, and nothing where that cannot be read."""
+    try:
+        return unseal_document((directory / _LAYOUT).read_bytes())
+    except (OSError, ValueError):
+        return {}
+
+
+def _owner(directory: Path) -> str:
+    """The id in the fence, of a location that was made by a rebuild; else nothing."""
+    path = directory / _REBUILT
+    return path.read_text("utf-8") if path.exists() else ""
 
 
 def _locked(directory: Path) -> IO[bytes]:
@@ -349,14 +452,3 @@ def _locked(directory: Path) -> IO[bytes]:
             f"another location."
         ) from None
     return lock
-
-
-def _offsets(paths: list[Path], topic: str) -> dict[str, int]:
-    """A topic's offsets by partition, from Spark's files, which have a line for each source."""
-    for path in paths:
-        for line in path.read_text("utf-8").splitlines()[1:]:
-            # A source that has read nothing yet has a dash.
-            found: dict[str, dict[str, int]] = json.loads(line) if line.startswith("{") else {}
-            if topic in found:
-                return found[topic]
-    return {}

@@ -15,7 +15,6 @@ from tallystick.streaming.sinks import WRITE_TIMEOUTS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
@@ -47,7 +46,7 @@ def start_collector(
     bootstrap_servers: str,
     *,
     options: Mapping[str, str],
-    checkpoint_location: Path,
+    checkpoint_location: str,
     interval_s: float,
     topic: str = COLLECT_TOPIC,
 ) -> StreamingQuery:
@@ -58,7 +57,7 @@ def start_collector(
         .format("kafka")
         .options(**{"kafka.bootstrap.servers": bootstrap_servers, **WRITE_TIMEOUTS, **options})
         .option("topic", topic)
-        .option("checkpointLocation", str(checkpoint_location))
+        .option("checkpointLocation", checkpoint_location)
         .trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
         .start()
     )

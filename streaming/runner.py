@@ -107,6 +107,7 @@ class JobSettings:
         fleet: The fleet's name, in messages.
         kafka: Options of Spark's Kafka source and sink: how brokers are spoken to.
         page_url: Where the audit's page is, for links in messages.
+        spark_checkpoint: URL below which Spark's checkpoints are; None: in ``checkpoint``.
     """
 
     bootstrap_servers: str
@@ -130,6 +131,7 @@ class JobSettings:
     fleet: str = FLEET
     kafka: Mapping[str, str] = field(default_factory=dict)
     page_url: str | None = None
+    spark_checkpoint: str | None = None
 
 
 @contextlib.contextmanager
@@ -179,7 +181,7 @@ def run_job(
     Raises:
         StreamingError: One sentence; more is in the log file.
     """
-    layout = Layout(session.shuffle_partitions, settings.journal_topic)
+    layout = Layout(session.shuffle_partitions, settings.journal_topic, settings.spark_checkpoint)
     with CheckpointLocation(settings.checkpoint, layout) as checkpoint:
         spark = start_session(session)
         try:
@@ -223,6 +225,7 @@ class AuditJob:
     ) -> None:
         self._spark = spark
         self._settings = settings
+        checkpoint.connect(spark)
         self._checkpoint = checkpoint
         self._metrics = metrics
         kafka = KafkaSink(
@@ -349,7 +352,7 @@ class AuditJob:
             .unionByName(requests)
             .writeStream.queryName(AUDITOR_QUERY)
             .foreachBatch(self._step)
-            .option("checkpointLocation", str(self._checkpoint.auditor))
+            .option("checkpointLocation", self._checkpoint.auditor)
         )
         if self._settings.available_now:
             writer = writer.trigger(availableNow=True)
@@ -366,7 +369,7 @@ class AuditJob:
 
         def state(name: str) -> DataFrame:
             reader = self._spark.read.format("statestore").option("stateVarName", name)
-            found = reader.load(str(self._checkpoint.auditor))
+            found = reader.load(self._checkpoint.auditor)
             return found.select(f"key.{BUCKET}", "list_element.*")
 
         def entries(names: Sequence[str]) -> dict[int, list[tuple[int, Entry]]]:

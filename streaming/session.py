@@ -83,6 +83,7 @@ class SessionSettings:
         java_options: More options of the driver's JVM.
         environment: Variables of the JVM and of its workers, as those that hold secrets.
         properties: More of Spark's properties, none of those that are set here.
+        is_checkpoint_local: Whether checkpoints are on the local file system, as Hadoop names it.
     """
 
     jars: Sequence[Path]
@@ -94,6 +95,7 @@ class SessionSettings:
     java_options: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    is_checkpoint_local: bool = True
 
 
 def is_submitted() -> bool:
@@ -162,9 +164,11 @@ def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
         # Hadoop's own local file system starts chmod and readlink for each file of a checkpoint:
         # some thirty processes a micro-batch. This one, among the jars, asks the system instead.
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
-        conf["spark.sql.streaming.checkpointFileManagerClass"] = (
-            "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
-        )
+        # It has no form for Hadoop's newer interface, by which Spark replaces files elsewhere.
+        if settings.is_checkpoint_local:
+            conf["spark.sql.streaming.checkpointFileManagerClass"] = (
+                "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
+            )
     return conf
 
 

@@ -146,6 +146,10 @@ class Settings(BaseSettings):
         int,
         Field(ge=1, le=10_000, description="parts of the audit's state; fixed by the first run"),
     ] = 1
+    spark_checkpoint: Annotated[
+        str | None,
+        Field(description="URL of Spark's checkpoints, as hdfs://HOST:PORT/PATH; or in DIRECTORY"),
+    ] = None
     serve_token_file: Annotated[
         Path | None,
         Field(description="file with the token of the live page, for any address but loopback"),
@@ -246,6 +250,14 @@ class Settings(BaseSettings):
             if _SECRET.search(name):
                 raise ValueError(f"{name!r} is a secret, which is no setting: docs/cluster.md")
         return properties
+
+    @field_validator("spark_checkpoint")
+    @classmethod
+    def _url_of_a_folder(cls, url: str | None) -> str | None:
+        """Of a folder of its own, with nothing that a path would not keep."""
+        if url is None or re.fullmatch(r"[a-z][a-z0-9+.-]*://[^\s/?#]*(/[^\s/?#]+)+/?", url):
+            return url and url.rstrip("/")
+        raise ValueError("is no URL of a folder: expected SCHEME://HOST:PORT/PATH or file:///PATH")
 
     @field_validator("disabled")
     @classmethod

@@ -51,13 +51,17 @@ def rebuild(
     ).settings
     require_stream("tallystick rebuild")
     from tallystick.runs.audit import Audit
-    from tallystick.runs.rebuild import earlier_findings, set_aside
+    from tallystick.runs.rebuild import CHECKPOINT, earlier_findings, set_aside
+    from tallystick.streaming.checkpoint import spark_checkpoint_of
 
     requests = requested(output, json)
     run = Audit(settings, available_now=True, history_ends=False)
     run.prepare()
     target = set_aside(run.directory)
     terminal.notice(f"what was known is set aside in {str(target)!r}")
+    url = spark_checkpoint_of(target / CHECKPOINT)
+    if url is not None:
+        terminal.notice(f"Spark's checkpoints of it stay at {url!r}")
     with stopping() as stop, terminal.progress("starting Spark") as progress:
         result = run.run(stop, progress)
     if result is None:

@@ -172,6 +172,7 @@ class Audit:
             fleet=prefix,
             kafka=self._kafka.options,
             page_url=settings.page_url,
+            spark_checkpoint=settings.spark_checkpoint,
         )
         session = SessionSettings(
             jars=jars,
@@ -182,5 +183,6 @@ class Audit:
             memory=settings.spark_memory,
             environment=self._kafka.environment,
             properties=settings.spark_properties,
+            is_checkpoint_local=(settings.spark_checkpoint or "file:").startswith("file:"),
         )
         return job, session

@@ -45,7 +45,7 @@ def set_aside(directory: Path) -> Path:
     except BaseException:
         target.rmdir()
         raise
-    checkpoint.mark_rebuilt(directory / CHECKPOINT)
+    checkpoint.mark_rebuilt(directory / CHECKPOINT, target / CHECKPOINT)
     if (directory / TABLES).exists():
         (directory / TABLES).rename(target / TABLES)
     return target

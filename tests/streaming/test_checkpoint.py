@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import zlib
+from pathlib import Path
 
 import pytest
 
@@ -105,7 +106,7 @@ def test_a_changed_bit_of_the_layout_is_named_or_changes_nothing(tmp_path):
 def test_a_changed_bit_of_what_spark_reads_without_comparing_is_named(tmp_path):
     """A digit of an offset would be another offset; Hadoop's checksum is beside the file."""
     with CheckpointLocation(tmp_path, LAYOUT) as location:
-        offsets = location.auditor / "offsets" / "4"
+        offsets = Path(location.auditor, "offsets", "4")
     offsets.parent.mkdir(parents=True)
     whole = b'v1\n{"batchTimestampMs":1700000000123}\n{"t":{"0":17}}' * 20
     sums = [zlib.crc32(whole[at : at + 512]) for at in range(0, len(whole), 512)]
@@ -132,7 +133,7 @@ def test_a_changed_bit_of_what_spark_reads_without_comparing_is_named(tmp_path):
 def test_half_a_file_of_a_job_that_was_killed_is_no_damage(tmp_path, written):
     """Spark writes under a hidden name first, and never reads what is left of it."""
     with CheckpointLocation(tmp_path, LAYOUT) as location:
-        commits = location.auditor / "commits"
+        commits = Path(location.auditor, "commits")
     commits.mkdir(parents=True)
     (commits / ".0.03a89819-6fac-4ca5-b2cc-f09db1be7389.tmp").write_bytes(written)
     (commits / "..0.03a89819-6fac-4ca5-b2cc-f09db1be7389.tmp.crc").write_bytes(b"")
@@ -150,19 +151,19 @@ def test_a_location_that_is_set_aside_is_nobodys(tmp_path):
     set_aside(location, target)
     assert (target / "layout.json").exists()
     assert not location.exists()
-    mark_rebuilt(location)
+    mark_rebuilt(location, target)
     with CheckpointLocation(location, LAYOUT) as rebuilt:
         assert rebuilt.beginnings_lost() == {}
 
 
 def test_where_a_rebuilt_journal_begins_is_what_spark_wrote_down(tmp_path):
     """Of the journal's partitions, those that retention has cut."""
-    mark_rebuilt(tmp_path)
+    mark_rebuilt(tmp_path, tmp_path / "none")
     with CheckpointLocation(tmp_path, LAYOUT) as location:
         for number, offsets in enumerate(
             ('{"tallystick.collect":{"0":7}}', '{"tallystick.journal":{"0":0,"1":5}}')
         ):
-            first = location.auditor / "sources" / str(number) / "0"
+            first = Path(location.auditor, "sources", str(number), "0")
             first.parent.mkdir(parents=True)
             first.write_text(f"v1\n{offsets}")
         assert location.beginnings_lost() == {"1": 5}
@@ -227,7 +228,7 @@ def test_a_half_written_state_is_no_state(tmp_path):
 def test_the_time_of_a_micro_batch_is_the_one_that_spark_wrote_down(tmp_path):
     """Before it ran the micro-batch, so that one which is run again has the same time."""
     with CheckpointLocation(tmp_path, Layout(2, "t")) as checkpoint:
-        offsets = checkpoint.auditor / "offsets"
+        offsets = Path(checkpoint.auditor, "offsets")
         offsets.mkdir(parents=True)
         metadata = '{"batchWatermarkMs":0,"batchTimestampMs":1700000000123,"conf":{}}'
         (offsets / "4").write_text(f'v1\n{metadata}\n{{"t":{{"0":1}}}}\n-')

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tallystick.coordinates.rules.explanation import observation_text
@@ -57,7 +59,7 @@ def test_what_was_planned_is_in_sparks_files(tmp_path):
         "offsets/1": 'v1\n{"batchTimestampMs":2}\n{"j":{"0":9,"2":1}}\n{"c":{"0":7}}',
     }
     for name, text in files.items():
-        path = checkpoint.auditor / name
+        path = Path(checkpoint.auditor, name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     assert [PlannedOffsets("j", 0, 3, 5), PlannedOffsets("j", 1, 0, 0)] == (

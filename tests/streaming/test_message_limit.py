@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -28,7 +30,7 @@ def checkpoint(tmp_path):
 
 def plan(checkpoint: CheckpointLocation, *numbers: int) -> None:
     for number in numbers:
-        (checkpoint.auditor / "offsets" / str(number)).touch()
+        Path(checkpoint.auditor, "offsets", str(number)).touch()
 
 
 @pytest.mark.parametrize(

@@ -258,7 +258,7 @@ def run_on_files(spark, directory: Path, tmp_path: Path, audit=audit_blocks) -> 
         query = (
             audit(stream)
             .writeStream.foreachBatch(step)
-            .option("checkpointLocation", str(checkpoint.auditor))
+            .option("checkpointLocation", checkpoint.auditor)
             .trigger(availableNow=True)
             .start()
         )
@@ -485,7 +485,7 @@ def test_the_collector_asks_every_interval_and_goes_on_after_a_restart(spark, br
             spark,
             servers,
             options={},
-            checkpoint_location=tmp_path / "collector",
+            checkpoint_location=str(tmp_path / "collector"),
             interval_s=0.5,
             topic=topic,
         )
