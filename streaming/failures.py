@@ -48,6 +48,12 @@ _FAILURES = (
         "{0!r} is damaged: its checksum does not agree. To fix: tallystick rebuild.",
     ),
     (
+        # Before what Kafka calls by the same names.
+        r"Call From \S+ to (\S+) failed on ([^;\n]{1,200})",
+        Kind.PERSON,
+        "The file system of the checkpoint at {0!r} does not answer: {1}; start the job again.",
+    ),
+    (
         r"No space left on device",
         Kind.PERSON,
         "No space is left on the disk of the checkpoint location or of the output.",

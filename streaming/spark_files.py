@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, final
 
 from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
 
 from tallystick.streaming.errors import CheckpointError
 
@@ -141,11 +142,15 @@ class HadoopFiles:
                 raise FileNotFoundError(url) from error
             if name in ("FileAlreadyExistsException", "AlreadyBeingCreatedException"):
                 raise FileExistsError(url) from error
-            first_line = str(java.getMessage()).partition("\n")[0]
-            # Hadoop adds where its explanation is.
-            reason = first_line.partition("; For more details")[0][:REASON_MAX]
-            raise CheckpointError(
-                f"{url!r} cannot be used for Spark's checkpoints: {name}: {reason}. To fix: see"
-                f" whether its file system answers, then start the job again; or set"
-                f" spark_checkpoint to another URL."
-            ) from error
+            raise _cannot_be_used(url, name, str(java.getMessage())) from error
+        except PySparkException as error:  # which pyspark makes of some of Java's
+            raise _cannot_be_used(url, type(error).__name__, str(error)) from error
+
+
+def _cannot_be_used(url: str, name: str, message: str) -> CheckpointError:
+    # Hadoop adds where its explanation is.
+    reason = message.partition("\n")[0].partition("; For more details")[0][:REASON_MAX]
+    return CheckpointError(
+        f"{url!r} cannot be used for Spark's checkpoints: {name}: {reason}. To fix: see whether its"
+        f" file system answers, then start the job again; or set spark_checkpoint to another URL."
+    )

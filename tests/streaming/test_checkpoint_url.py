@@ -205,6 +205,7 @@ def test_a_rebuild_begins_beside_what_is_set_aside(spark, tmp_path, root, layout
         ("nowhere://host/path", "No FileSystem for scheme"),
         ("hdfs://127.0.0.1:9/path", "ConnectException"),
         ("hdfs:///path", "no host"),
+        ("hdfs://host.invalid:8020/path", "UnknownHostException"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_one_sentence(spark, tmp_path, url, reason):

@@ -71,6 +71,15 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
             "'/c/1.zip' is damaged: its checksum does not agree. To fix: tallystick rebuild.",
         ),
         (
+            (
+                "Caused by: java.net.SocketTimeoutException: Call From vm/127.0.0.1 to nn:8020"
+                " failed on socket timeout exception: java.net.SocketTimeoutException: 20000 ms;"
+                " For more details see: elsewhere"
+            ),
+            Kind.PERSON,
+            "The file system of the checkpoint at 'nn:8020' does not answer: socket timeout",
+        ),
+        (
             'File "x.py", line 1\nValueError: expected a thing\n SQLSTATE: XXKST\n== Plan ==\nScan',
             Kind.PERSON,
             "The query ended by itself: ValueError: expected a thing",

@@ -47,6 +47,19 @@ def test_workers_whose_python_is_named_have_packages_of_their_own():
     assert name not in conf(master="spark://m:7077", properties=properties)
 
 
+def test_only_a_local_checkpoint_is_written_by_the_local_file_system():
+    """Elsewhere Spark takes the interface that replaces files; neither has any on a cluster."""
+    name = "spark.sql.streaming.checkpointFileManagerClass"
+    jars = (Path("any.jar"),)
+
+    def has_it(**settings):
+        return name in session_conf(SessionSettings(jars, Path("l"), **settings), Path("/log4j2"))
+
+    assert has_it()
+    assert not has_it(is_checkpoint_local=False)
+    assert not has_it(master="spark://m:7077")
+
+
 def test_spark_submit_decides_what_concerns_its_jvm(monkeypatch):
     """The job adds the rest; what it needs itself may be given with the same value only."""
     settings = SessionSettings((), Path("spark.log"), shuffle_partitions=3)
