@@ -432,7 +432,7 @@ def _layout_of(directory: Path) -> dict[str, Any]:
 def _owner(directory: Path) -> str:
     """The id in the fence, of a location that was made by a rebuild; else nothing."""
     path = directory / _REBUILT
-    return path.read_text("utf-8") if path.exists() else ""
+    return path.read_text("utf-8", "replace") if path.exists() else ""
 
 
 def _locked(directory: Path) -> IO[bytes]:

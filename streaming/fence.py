@@ -62,7 +62,7 @@ def compare_fence(files: HadoopFiles, owner: str) -> bool:
         raise CheckpointError(
             f"{where!r} names another audit, of the directory {theirs[1]!r} on {theirs[2]!r}: its"
             f" checkpoints are at this URL. To fix: start the job with that directory, or set"
-            f" spark_checkpoint to another URL. If that directory is gone for good, delete what is"
-            f" at the URL."
+            f" spark_checkpoint to another URL. If that directory, or its state, is gone for good,"
+            f" delete the file."
         )
     return True

@@ -42,7 +42,7 @@ def test_the_audit_goes_on_from_hdfs(broker, commands, tmp_path):
     half = len(blocks) // 2
     send(settings, blocks[:half])
     home = tmp_path / ".tallystick" / "audit" / "checkpoint"
-    with MiniHdfs(tmp_path / "hdfs") as hdfs, SparkCluster(tmp_path / "cluster") as cluster:
+    with MiniHdfs(tmp_path / "hdfs") as hdfs, SparkCluster(tmp_path / "cluster", 1) as cluster:
         commands.set(
             spark_checkpoint=f"{hdfs.url}/tallystick/audit",
             spark_master=cluster.url,

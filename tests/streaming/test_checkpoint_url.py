@@ -15,6 +15,7 @@ from streaming_journals import history, make_topics, produce
 from test_crash import INSTANCES, Job
 
 from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.values.checksum import seal_document, unseal_document
 from tallystick.streaming import table_reader
 from tallystick.streaming.checkpoint import (
     CheckpointLocation,
@@ -24,9 +25,10 @@ from tallystick.streaming.checkpoint import (
     spark_checkpoint_of,
 )
 from tallystick.streaming.errors import CheckpointError
-from tallystick.streaming.fence import FENCE
+from tallystick.streaming.fence import FENCE, compare_fence, make_fence
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.runner import AuditJob, JobSettings
+from tallystick.streaming.spark_files import HadoopFiles
 
 PARTS = 2
 
@@ -59,7 +61,7 @@ def test_a_job_goes_on_from_a_url(spark, broker, tmp_path, root):
     """Killed and started again it finds what the core finds; another directory is refused."""
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
-    blocks = [history(name, 4, broken=frozenset({1, 3})) for name in INSTANCES]
+    blocks = [history(name, 5, broken=frozenset({1, 3})) for name in INSTANCES]
     outputs = [InstanceAudit(block.instance_id).absorb(block) for block in blocks]
     expected = {finding.finding_id for output in outputs for finding in output.findings}
     produce(servers, topics["journal_topic"], blocks, 40)
@@ -74,7 +76,7 @@ def test_a_job_goes_on_from_a_url(spark, broker, tmp_path, root):
     home = tmp_path / "one"
     home.mkdir()
     with Job(home, **given) as job:
-        job.wait_for(1)
+        job.wait_for(2)  # the first one is committed then
         job.kill_all()
     killed_in = CheckpointLocation(home / "checkpoint", Layout(PARTS, "")).next_batch_id()
     assert killed_in
@@ -132,6 +134,17 @@ def test_the_fence_lets_one_directory_pass(spark, tmp_path, layout):
         pass
 
 
+def test_a_fence_is_made_where_there_is_none(spark, tmp_path, root):
+    """Who comes second, in the same moment too, finds the first one's."""
+    files = HadoopFiles(spark, root.as_uri())
+    assert not compare_fence(files, "one")
+    assert make_fence(files, "one", tmp_path)
+    assert not make_fence(files, "two", tmp_path)
+    assert compare_fence(files, "one")
+    with pytest.raises(CheckpointError, match="names another audit"):
+        compare_fence(files, "two")
+
+
 def test_a_fence_that_cannot_be_read_lets_nobody_pass(spark, tmp_path, root, layout):
     """As the one of a driver that was killed, or is still writing it."""
     root.mkdir()
@@ -176,6 +189,17 @@ def test_another_url_than_that_of_the_first_run_is_refused(tmp_path, first, then
         CheckpointLocation(tmp_path, Layout(PARTS, "t", then)),
     ):
         pass
+
+
+def test_a_layout_of_before_has_no_url(tmp_path):
+    """It goes on where it is."""
+    path = tmp_path / "layout.json"
+    with CheckpointLocation(tmp_path, Layout(PARTS, "t")):
+        known = unseal_document(path.read_bytes())
+    del known["spark_checkpoint"]
+    path.write_bytes(seal_document(known))
+    with CheckpointLocation(tmp_path, Layout(PARTS, "t")) as location:
+        assert known["run_id"] == location.run_id
 
 
 def test_a_rebuild_begins_beside_what_is_set_aside(spark, tmp_path, root, layout):

@@ -78,6 +78,8 @@ def test_passwords_of_servers_are_no_settings(tallystick, monkeypatch):
         ('disabled = ["lsn_orde"]', "no rule has the name 'lsn_orde'; did you mean"),
         ('client = "librdkafka"', "found 'librdkafka'"),
         ('spark_memory = "much"', "found 'much'"),
+        ('spark_checkpoint = "/var/lib"', "is no URL of a folder: expected SCHEME://"),
+        ('spark_checkpoint = "hdfs://nn:8020/"', "found 'hdfs://nn:8020/'"),
     ],
 )
 def test_a_bad_file_is_misuse(tallystick, toml, said):

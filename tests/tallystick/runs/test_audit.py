@@ -1,8 +1,23 @@
-"""The audit under spark-submit: what is not for tallystick to decide is refused."""
+"""What the audit gives to Spark, and what it refuses under spark-submit."""
 
 from __future__ import annotations
 
 import pytest
+
+from tallystick.runs.audit import Audit
+from tallystick.settings import load
+
+
+@pytest.mark.parametrize(
+    ("url", "is_local"),
+    [("", True), ("file:///cp/audit/", True), ("hdfs://nn:8020/audit", False)],
+)
+def test_a_url_of_checkpoints_reaches_the_job(tallystick, url, is_local):
+    """Spark's way to write them depends on it; a slash at its end makes no other URL of it."""
+    settings = load({"spark_checkpoint": url or None}).settings
+    job, session = Audit(settings, available_now=True, history_ends=True)._job([])
+    assert (url.rstrip("/") or None) == job.spark_checkpoint
+    assert is_local == session.is_checkpoint_local
 
 
 @pytest.fixture
