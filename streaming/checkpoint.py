@@ -143,6 +143,7 @@ class CheckpointLocation:
             if self._layout.spark_checkpoint is None:
                 for query in (AUDITOR, COLLECTOR):
                     compare_spark_files(self.directory / query)
+                self._compare_progress()
         except BaseException:
             self._lock.close()
             raise
@@ -180,16 +181,23 @@ class CheckpointLocation:
 
     def _compare_fence(self, at_url: HadoopFiles) -> None:
         owner = _owner(self.directory) or self.run_id
-        known = self.next_batch_id()
         is_there = compare_fence(at_url, owner)
-        if known and (not is_there or self.last_planned() < known - 1):
-            raise CheckpointError(
-                f"{self._files.location('')!r} lacks Spark's checkpoint of micro-batch {known - 1},"
-                f" after which {str(self.directory)!r} goes on. To fix: bring back what was at the"
-                f" URL, or tallystick rebuild."
-            )
+        self._compare_progress(has_checkpoint=is_there)
         if not is_there and not make_fence(at_url, owner, self.directory):
             compare_fence(at_url, owner)  # another driver was faster
+
+    def _compare_progress(self, *, has_checkpoint: bool = True) -> None:
+        """See that Spark has planned the last micro-batch whose state was kept: it does so before.
+
+        Otherwise it would begin anew, and what it then finds would be taken for written already.
+        """
+        known = self.next_batch_id()
+        if known and (not has_checkpoint or self.last_planned() < known - 1):
+            raise CheckpointError(
+                f"{self._files.location('')!r} lacks Spark's checkpoint of micro-batch {known - 1},"
+                f" after which {str(self.directory)!r} goes on. To fix: bring back what was there,"
+                f" or tallystick rebuild."
+            )
 
     def _compare_layout(self) -> None:
         path = self.directory / _LAYOUT

@@ -45,6 +45,26 @@ def test_the_run_id_stays(tmp_path):
         assert first != location.run_id
 
 
+@pytest.mark.parametrize("planned", [None, 1, 2])
+def test_a_checkpoint_that_spark_has_lost_is_not_begun_anew_in_silence(tmp_path, planned):
+    """Without one, or with an older copy; what it had planned last may have been interrupted."""
+    with CheckpointLocation(tmp_path, LAYOUT) as location:
+        for batch_id in range(3):
+            location.save_state(batch_id, b"state")
+    if planned is not None:
+        offsets = tmp_path / "auditor" / "offsets"
+        offsets.mkdir(parents=True)
+        for batch_id in range(planned + 1):
+            (offsets / str(batch_id)).write_text("v1")
+    refused = (
+        contextlib.nullcontext()
+        if planned == 2
+        else pytest.raises(CheckpointError, match="lacks Spark's checkpoint of micro-batch 2")
+    )
+    with refused, CheckpointLocation(tmp_path, LAYOUT) as location:
+        assert location.next_batch_id() == 3
+
+
 @pytest.mark.parametrize(
     ("layout", "named"),
     [
