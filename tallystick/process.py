@@ -106,7 +106,11 @@ def _drop_standard_output() -> None:
 
 
 def _crashed(error: Exception) -> ExitCode:
-    terminal.notice(f"unexpected {type(error).__name__}: {error}"[:300])
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001  pyspark's ask the JVM for it, which may have ended
+        text = "it cannot be printed"
+    terminal.notice(f"unexpected {type(error).__name__}: {text}"[:300])
     terminal.notice(f"internal error; details in {_write_crash()}")
     return ExitCode.CRASHED
 

@@ -250,20 +250,34 @@ def test_misuse_is_one_sentence(tallystick, arguments, said):
     assert said in ran.err
 
 
-def test_our_own_mistake_is_no_verdict(tallystick, monkeypatch):
+class AfterItsJvmError(Exception):
+    """As pyspark's are whose JVM has ended."""
+
+    def __str__(self) -> str:
+        raise ConnectionRefusedError
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ZeroDivisionError("oops"), "ZeroDivisionError: oops"),
+        (AfterItsJvmError(), "AfterItsJvmError: it cannot be printed"),
+    ],
+)
+def test_our_own_mistake_is_no_verdict(tallystick, monkeypatch, error, text):
     """An unexpected error ends with 70, one line and a log file that has the trace."""
 
     def broken(*_arguments: object, **_options: object) -> None:
-        raise ZeroDivisionError("oops")
+        raise error
 
     monkeypatch.setattr("tallystick.runs.replay.audit_history", broken)
     ran = tallystick("replay", "-")
     assert (70, "") == (ran.code, ran.out)
-    assert "unexpected ZeroDivisionError: oops" in ran.err
+    assert f"unexpected {text}" in ran.err
     assert "Traceback" not in ran.err
     (log,) = Path(".tallystick").glob("tallystick-crash-*.log")
     assert str(log) in ran.err
-    assert "ZeroDivisionError" in log.read_text()
+    assert type(error).__name__ in log.read_text()
 
 
 def test_the_trace_is_where_nobody_else_can_put_anything(tallystick, monkeypatch, tmp_path):
