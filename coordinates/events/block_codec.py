@@ -328,7 +328,8 @@ def _check_message(data: memoryview, position: int, expected: int) -> int:
     marker, head_length = _frame(data, position)
     if marker != _CONTINUATION or head_length < 0:
         raise BlockError(
-            f"a block without an Arrow message at byte {position}: {bytes(data[:16])!r}"
+            f"a block without an Arrow message at byte {position}, but with"
+            f" {bytes(data[position : position + 16])!r}"
         )
     head = data[position + 8 : position + 8 + head_length]
     message = _uint32(head, 0)[0]

@@ -370,6 +370,22 @@ def test_a_block_is_one_batch_and_nothing_after_it():
         decode_block(encode_block(empty))
 
 
+@pytest.mark.parametrize(
+    "marker", [b"\xff\xff\xff\xfe\0\0\0\1", b"\xff\xff\xff\xff\xff\xff\xff\xff"]
+)
+def test_what_is_there_instead_of_a_message_is_shown(marker):
+    """Another beginning than a message has, or a length below nothing; after the schema's."""
+    stream = bytearray(stream_of(batch_of(make_block()))[:-8])
+    at = stream.index(b"\xff\xff\xff\xff", 1)
+    stream[at : at + 8] = marker
+    with pytest.raises(BlockError) as refused:
+        decode_block(seal_stream(bytes(stream)))
+    found = bytes(stream[at : at + 16])
+    assert f"a block without an Arrow message at byte {at}, but with {found!r}" == str(
+        refused.value
+    )
+
+
 def test_a_block_beyond_the_size_limit_is_refused_unread():
     """Size is looked at before anything else."""
     with pytest.raises(BlockError, match=f"expected at most {BLOCK_BYTES_MAX}"):
