@@ -299,7 +299,8 @@ def audit_blocks(blocks: DataFrame, processor: BlockAuditor | None = None) -> Da
     """Rows of ``schema.BLOCK_ROWS``, from wherever they come, to rows of ``schema.AUDIT_ROWS``."""
     partitions = int(blocks.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     if partitions == 1:
-        # What is in one part already needs no shuffle, which writes and reads every block again.
+        # One task reads all of the topic and audits it, instead of a shuffle between two stages,
+        # which writes every block to a file and reads it again.
         buckets, blocks = 1, blocks.coalesce(1)
     else:
         buckets = partitions * BUCKETS_A_PARTITION
