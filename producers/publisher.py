@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, final
 
+from tallystick.coordinates.events._packed_block import RECORDS_MAX
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.values.topics import JOURNAL_TOPIC
 from tallystick.producers.kafka_clients.errors import UndeliveredError
@@ -162,10 +163,10 @@ def split_to_size(
     Raises:
         DeliveryError: One record alone is too large.
     """
-    value = encode_block(block)
-    if len(value) + _MESSAGE_OVERHEAD_MAX <= message_bytes_max:
+    value = encode_block(block) if len(block) <= RECORDS_MAX else None
+    if value is not None and len(value) + _MESSAGE_OVERHEAD_MAX <= message_bytes_max:
         yield block, value
-    elif len(block) > 1:
+    elif value is None or len(block) > 1:
         middle = len(block) // 2
         yield from split_to_size(block.take(0, middle), message_bytes_max, topic)
         yield from split_to_size(block.take(middle, len(block)), message_bytes_max, topic)

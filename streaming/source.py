@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
+from tallystick.coordinates.events._block_parts import CLUSTER
 from tallystick.coordinates.events._field_checks import INSTANCE_BYTES_MAX
-from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, CLUSTER
+from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX
 from tallystick.coordinates.values.topics import COLLECT_TOPIC, CONTROL_TOPIC, JOURNAL_TOPIC
 from tallystick.streaming.schema import (
     AUDIT_ROWS,

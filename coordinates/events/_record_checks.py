@@ -24,6 +24,7 @@ from tallystick.coordinates.values.errors import BlockError
 if TYPE_CHECKING:
     import numpy.typing as npt
 
+    from tallystick.coordinates.events._block_parts import Bounds
     from tallystick.coordinates.events.journal import Block
 
 GNO_MAX = 2**63 - 2
@@ -66,34 +67,50 @@ _SERVER, _RELAY, _REDO = int(Stream.SERVER), int(Stream.RELAY), int(Stream.REDO)
 _REDO_WRITE = int(RedoType.WRITE)
 _POSITION_MAX = 2**63 - 1
 
-_min, _max = np.minimum.reduce, np.maximum.reduce
 
-
-def check_records(block: Block, where: str) -> None:
+def check_records(block: Block, bounds: Bounds, where: str) -> None:
     """Refuse a block with a record that cannot be.
+
+    Args:
+        block: It has at least one record.
+        bounds: Of its columns.
+        where: What the error says before the record.
 
     Raises:
         BlockError: It names the first such record, its column, the value and what was expected.
     """
     columns = block.columns
     for name in _AT_LEAST_ABSENT:
-        column = columns[name]
-        if _min(column) < ABSENT:
-            _refuse(block, where, column < ABSENT, name, "a number from -1")
+        if bounds[name][0] < ABSENT:
+            _refuse(block, where, columns[name] < ABSENT, name, "a number from -1")
     for name, most in _AT_MOST:
-        column = columns[name]
-        if _max(column) > most:
-            _refuse(block, where, column > most, name, f"at most {most}")
-    if _min(columns["ts"]) < 0:
+        if bounds[name][1] > most:
+            _refuse(block, where, columns[name] > most, name, f"at most {most}")
+    if bounds["ts"][0] < 0:
         _refuse(block, where, columns["ts"] < 0, "ts", "microseconds from 0")
+    if _are_plain_server_records(bounds):
+        return
     # One table lookup a record; translate() is the fastest of them for bytes.
     needs = np.frombuffer(columns["type"].tobytes().translate(_NEEDS), dtype=np.uint8)
-    if not _min(columns["stream"]):
+    if bounds["stream"][0] == _SERVER:
         needs = _check_server_records(block, where, needs)
-    if _max(columns["stream"]) == _REDO:
+    if bounds["stream"][1] == _REDO:
         needs = _check_redo_events(block, where, needs)
-    _check_positions(block, where, needs)
+    _check_positions(block, bounds, where, needs)
     _check_fields_of_types(block, where, needs)
+
+
+def _are_plain_server_records(bounds: Bounds) -> bool:
+    """Whether nothing that follows can refuse one: a quiet server's blocks are of such alone."""
+    least, most = bounds["type"]
+    return (
+        bounds["stream"][1] == _SERVER
+        and 1 <= least <= most <= _RECORD_TYPE_MAX
+        and bounds["sid"][1] < 0
+        and bounds["gno"][1] <= 0
+        and bounds["query"][1] == 0
+        and bounds["start"][1] + bounds["length"][1] <= _POSITION_MAX
+    )
 
 
 def _check_server_records(
@@ -124,7 +141,9 @@ def _check_redo_events(
     return np.where(is_redo, np.uint8(0), needs)
 
 
-def _check_positions(block: Block, where: str, needs: npt.NDArray[np.uint8]) -> None:
+def _check_positions(
+    block: Block, bounds: Bounds, where: str, needs: npt.NDArray[np.uint8]
+) -> None:
     columns = block.columns
     start, length = columns["start"], columns["length"]
     for column, least, expected in (
@@ -132,15 +151,15 @@ def _check_positions(block: Block, where: str, needs: npt.NDArray[np.uint8]) -> 
         ("start", 0, "an offset from 0"),
         ("length", 1, "at least 1 byte"),
     ):
-        if _min(columns[column]) < least:
+        if bounds[column][0] < least:
             wrong = ((needs & _POSITION) != 0) & (columns[column] < least)
             if wrong.any():
                 _refuse(block, where, wrong, column, expected)
-    if int(_max(start)) + int(_max(length)) > _POSITION_MAX:
+    if bounds["start"][1] + bounds["length"][1] > _POSITION_MAX:
         wrong = start > _POSITION_MAX - np.maximum(length, 0)
         if wrong.any():
             _refuse(block, where, wrong, "start", "an event that ends below 2^63")
-    if _min(columns["channel"]) < 0:
+    if bounds["channel"][0] < 0:
         wrong = (columns["stream"] == _RELAY) & (columns["channel"] < 0)
         if wrong.any():
             _refuse(block, where, wrong, "channel", "a channel")

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from tallystick.coordinates.events._packed_block import RECORDS_MAX
 from tallystick.coordinates.events.block_codec import decode_block
 from tallystick.coordinates.events.collect_request import (
     CollectRequest,
@@ -52,9 +53,9 @@ def make_block(records: int, instance_id: str = "a", first_sequence: int = 0) ->
 def test_a_block_too_large_for_a_message_is_split_in_order():
     """Each piece fits, and together they are the block again."""
     block = make_block(5000)
-    pieces = list(split_to_size(block, 100_000, "t"))
+    pieces = list(split_to_size(block, 5_500, "t"))
     assert len(pieces) == 8
-    assert all(len(value) < 100_000 for _, value in pieces)
+    assert all(len(value) < 5_500 for _, value in pieces)
     again = concatenate([decode_block(value) for _, value in pieces])
     assert again.first_sequence == block.first_sequence
     assert again.columns["start"].tolist() == block.columns["start"].tolist()
@@ -63,6 +64,12 @@ def test_a_block_too_large_for_a_message_is_split_in_order():
 def test_a_block_that_fits_is_one_message():
     """Splitting happens only for need."""
     assert len(list(split_to_size(make_block(5000), 1_000_000, "t"))) == 1
+
+
+def test_a_block_of_more_records_than_a_message_may_have_is_split():
+    """However few bytes they would take."""
+    pieces = list(split_to_size(make_block(RECORDS_MAX + 2), 10_000_000, "t"))
+    assert [len(piece) for piece, _ in pieces] == [RECORDS_MAX // 2 + 1] * 2
 
 
 def test_a_record_too_large_for_a_message_is_an_error():

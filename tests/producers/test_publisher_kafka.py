@@ -92,7 +92,7 @@ def test_what_one_client_wrote_the_other_reads(topics, writer, compression, read
         bootstrap_servers=servers,
         topic=f"{prefix}.journal",
         compression=compression,
-        message_bytes_max=50_000,
+        message_bytes_max=3_500,
     )
     deliveries = []
     sink = kafka_client(writer).open_sink(settings, deliveries.append)

@@ -17,7 +17,7 @@ from tallystick.commands.journal import _lines
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
 from tallystick.coordinates.audit.replay import audit_history
-from tallystick.coordinates.events.block_codec import decode_block, encode_block, seal_stream
+from tallystick.coordinates.events.block_codec import decode_block, encode_block, seal
 from tallystick.coordinates.events.journal import (
     Block,
     BlockBuilder,
@@ -58,7 +58,7 @@ def with_flipped_bits(draw: st.DrawFn, block: Block) -> bytes:
     stream = bytearray(encode_block(block)[:-SEAL_BYTES])
     for _ in range(draw(st.integers(1, 4))):
         stream[draw(st.integers(0, len(stream) - 1))] ^= 1 << draw(st.integers(0, 7))
-    return seal_stream(bytes(stream))
+    return seal(bytes(stream))
 
 
 def with_other_numbers(draw: st.DrawFn, block: Block) -> bytes:
