@@ -2,7 +2,7 @@
 
 Spark's own daemon imports next to nothing, so each forked worker would spend most of a second on
 numpy, pandas, pyarrow and the audit. Imported and compiled here once, they are shared by every
-fork.
+fork. And Spark's has each worker look for garbage in all that it holds after every task.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ for _path, _finder in [*sys.path_importer_cache.items()]:
 # ruff: noqa: E402  only now are they found where they are installed
 import pandas as pd  # noqa: F401  imported for the forks
 import pyarrow as pa  # noqa: F401
-from pyspark.daemon import manager
+from pyspark import daemon
 from pyspark.sql.pandas import serializers  # noqa: F401
 from pyspark.sql.streaming import stateful_processor_api_client  # noqa: F401
 
@@ -31,6 +31,7 @@ from tallystick.coordinates.audit.fleet_events import encode_fleet_events
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.state_codec import encode
 from tallystick.streaming import auditor  # noqa: F401
+from tallystick.streaming.garbage import GarbageOfTasks
 
 if __name__ == "__main__":
     # The codecs of states, fleet events and results are compiled at their first use.
@@ -38,7 +39,7 @@ if __name__ == "__main__":
     encode(FleetOutput, FleetOutput())
     FleetAudit.from_bytes(FleetAudit().to_bytes())
     InstanceAudit.from_bytes(InstanceAudit("").to_bytes())
-    # Spark's loop collects garbage after every task. What was imported is no garbage: without this,
-    # each task walked all of it, and copied its pages into the fork.
+    # What was imported is no garbage either: to walk it would copy its pages into the fork.
     gc.freeze()
-    manager()  # type: ignore[no-untyped-call]
+    daemon.gc = GarbageOfTasks()  # type: ignore[assignment, attr-defined]
+    daemon.manager()  # type: ignore[no-untyped-call]

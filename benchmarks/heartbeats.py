@@ -1,0 +1,174 @@
+"""A large quiet fleet: a heartbeat of each instance each second, and each minute a collection.
+
+    python -m benchmarks.heartbeats [--instances 10000] [--seconds 120]
+
+Each heartbeat is a message of its own. Whether the job keeps up is seen by how old what a
+micro-batch reads is: the time between a record and the end of the micro-batch that has audited it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from benchmarks.latency import READY_S, Auditor
+from benchmarks.pipeline import JOURNAL_PARTITIONS, topic_settings
+from tallystick.coordinates.events.block_codec import block_headers, encode_block
+from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType, Stream
+from tallystick.deploy.broker import LocalBroker
+from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
+
+FILE = "binlog.000001"
+ROW_EVERY = 60
+SLICES = 20
+"""A second's messages are sent in so many slices."""
+
+
+class QuietServer:
+    """A server on which nothing happens."""
+
+    def __init__(self, number: int) -> None:
+        self.name = f"instance-{number:05}"
+        self.number = number
+        self._builder = BlockBuilder(self.name)
+        self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
+
+    def start(self, ts: int) -> Block:
+        """What it begins with."""
+        builder = self._builder
+        builder.server_record(
+            RecordType.START,
+            {"server_uuid": self._uuid, "server_id": self.number + 1, "version": "8.0.31",
+             "profile": "wl9452", "variables": {"gtid_mode": "ON", "log_bin": True}},
+            ts=ts,
+        )  # fmt: skip
+        for code, start, length, text in ((15, 4, 122, None), (35, 126, 31, "")):
+            builder.log_event(
+                Stream.BINLOG, code, start=start, length=length, log_pos=start + length,
+                file=FILE, ts=ts, server_id=self.number + 1, text=text,
+            )  # fmt: skip
+        return builder.build()
+
+    def second(self, second: int, ts: int) -> Block:
+        """Its record of a second."""
+        if second % ROW_EVERY == ROW_EVERY // 2:
+            row = {
+                "SERVER_UUID": self._uuid,
+                "LOCAL": {"gtid_executed": "", "binary_log_file": FILE, "binary_log_position": 157},
+                "REPLICATION": {"channels": []},
+                "STORAGE_ENGINES": {"InnoDB": {"LSN": 19_000_000, "LSN_checkpoint": 19_000_000}},
+            }
+            body = {
+                "collection_id": f"minute-{second // ROW_EVERY}",
+                "requested_at": ts,
+                "row": row,
+            }
+            self._builder.server_record(RecordType.LOG_STATUS, body, ts=ts)
+        else:
+            self._builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
+        return self._builder.build()
+
+
+def produce(servers: str, topic: str, instances: int) -> None:
+    """The fleet, until it is ended."""
+    producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "compression.type": "lz4",
+                         "queue.buffering.max.messages": 1_000_000})  # fmt: skip
+    fleet = [QuietServer(number) for number in range(instances)]
+
+    def send(block: Block) -> None:
+        key = block.instance_id.encode()
+        producer.produce(topic, encode_block(block), key, headers=block_headers(block))
+
+    for server in fleet:
+        send(server.start(time.time_ns() // 1000))
+    producer.flush()
+    begun, second = time.monotonic(), 0
+    while True:
+        for part in range(SLICES):
+            for server in fleet[part::SLICES]:
+                send(server.second(second, time.time_ns() // 1000))
+            producer.poll(0)
+            early_s = begun + second + (part + 1) / SLICES - time.monotonic()
+            if early_s > 0:
+                time.sleep(early_s)
+        second += 1
+
+
+@contextlib.contextmanager
+def fleet_going_on(servers: str, topic: str, instances: int) -> Iterator[None]:
+    """The fleet in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.heartbeats", "--produce", servers, topic]
+    process = subprocess.Popen([*command, "--instances", str(instances)])
+    try:
+        yield
+        if process.poll() is not None:
+            raise SystemExit(f"the fleet ended with {process.returncode}")
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def show(lines: list[dict[str, Any]], first_at: float, instances: int) -> None:
+    """Print what was measured of the micro-batches from a time on."""
+    counted = [line for line in lines if line.get("at", 0) >= first_at]
+    ends = [line["at"] for line in counted]
+    lengths = [later - earlier for earlier, later in pairwise(ends)]
+    if len(lengths) < 2:
+        raise SystemExit(f"{len(lengths)} micro-batches: use more --seconds")
+    first, last = counted[0], counted[-1]
+    seconds = last["at"] - first["at"]
+    p50, p95 = (statistics.quantiles(lengths, n=20, method="inclusive")[i] for i in (9, 18))
+    print(
+        f"{instances:,} instances: {(last['records'] - first['records']) / seconds:,.0f} records/s"
+        f" were audited in {seconds:.0f} s; {len(lengths)} micro-batches, p50 {p50:.2f} s, p95"
+        f" {p95:.2f} s; {last['findings']:.0f} findings"
+    )
+    cpu = {name: (last["cpu_s"][name] - first["cpu_s"][name]) / seconds for name in last["cpu_s"]}
+    used = ", ".join(f"{name} {share:.2f}" for name, share in sorted(cpu.items()))
+    print(f"processor seconds a second: {used}; resident MB {last['resident_mb']}")
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--instances", type=int, default=10_000)
+    parser.add_argument("--seconds", type=float, default=120.0)
+    # What this program starts itself.
+    parser.add_argument("--produce", nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.produce:
+        produce(*options.produce, options.instances)
+        return
+    with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
+        directory = Path(name)
+        with LocalBroker(directory / "broker", port=0) as broker:
+            servers, topics = broker.bootstrap_servers, topic_settings("heartbeats")
+            ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, "heartbeats"))
+            auditor = Auditor(servers, directory / "audit", topics)
+            try:
+                with fleet_going_on(servers, topics["journal_topic"], options.instances):
+                    deadline = time.monotonic() + READY_S
+                    while len(auditor.lines) < 3 and time.monotonic() < deadline:
+                        time.sleep(0.1)
+                    settled = time.perf_counter() + 20
+                    time.sleep(20 + options.seconds)
+            finally:
+                auditor.stop()
+    show(auditor.lines, settled, options.instances)
+    print(auditor.lines[-1]["answers"])
+
+
+if __name__ == "__main__":
+    main()
