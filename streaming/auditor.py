@@ -108,7 +108,8 @@ class BlockAuditor(StatefulProcessor):
         self._version.put([version])
         _held.keep(bucket, version, held)
         # Objects, so that a missing integer stays missing and makes its column no floats.
-        yield pd.DataFrame(found, columns=AUDIT_ROWS.names, dtype=object)
+        columns = {name: [row[name] for row in found] for name in AUDIT_ROWS.names}
+        yield pd.DataFrame(columns, dtype=object)
 
     def close(self) -> None:
         """Nothing is open between calls."""
@@ -259,6 +260,7 @@ def rows_of_clusters(
 def rows_of_result(journal: JournalKey, result: KeyResult) -> list[dict[str, Any]]:
     """What the messages of a journal brought, as rows of ``schema.AUDIT_ROWS``."""
     partition, offset = result.newest
+    epoch, sequence, ts = result.newest_event or (None, None, None)
     rows = [
         _EMPTY_ROW
         | {
@@ -272,6 +274,9 @@ def rows_of_result(journal: JournalKey, result: KeyResult) -> list[dict[str, Any
             "bytes": result.journal_bytes,
             "document": result.document,
             "fleet_events": result.events_document,
+            "epoch": epoch,
+            "sequence": sequence,
+            "ts": ts,
         }
         for _ in range(result.is_known)
     ]

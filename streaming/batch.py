@@ -8,7 +8,11 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.finding_collector import FleetOutput
-from tallystick.coordinates.audit.fleet_events import FleetEvent, decode_fleet_events
+from tallystick.coordinates.audit.fleet_events import (
+    FleetEvent,
+    FleetEventKind,
+    decode_fleet_events,
+)
 from tallystick.coordinates.events.collect_request import (
     CollectRequest,
     CollectRequestError,
@@ -93,16 +97,22 @@ class BatchContent:
 
     def add_journal(self, row: Mapping[str, Any]) -> None:
         """Append what the messages of an instance have brought."""
-        findings, observations, cuts = decode_document(row["document"])
         self.blocks += row["blocks"]
         self.records += row["records"]
         self.bytes += row["bytes"]
-        self.findings += findings
-        self.observations += observations
-        self.cuts += cuts
-        self.fleet_events += decode_fleet_events(row["fleet_events"])
+        if row["document"] is not None:
+            findings, observations, cuts = decode_document(row["document"])
+            self.findings += findings
+            self.observations += observations
+            self.cuts += cuts
+        if row["fleet_events"] is not None:
+            self.fleet_events += decode_fleet_events(row["fleet_events"])
+        name = row["instance_id"]
+        if row["ts"] is not None:
+            at = row["epoch"], row["sequence"], row["ts"]
+            self.fleet_events.append(FleetEvent(FleetEventKind.TIME, name, *at, {}))
         if row["offset"] >= 0:
-            self.journals.append(JournalKey(row["cluster"], row["instance_id"]))
+            self.journals.append(JournalKey(row["cluster"], name))
 
     def add_cluster(self, output: FleetOutput) -> None:
         """Append what comparing the instances of a cluster has brought."""

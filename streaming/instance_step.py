@@ -5,7 +5,7 @@ All reasoning is in the core. What cannot be read, or raises, is kept aside with
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.coordinates.audit.fleet_events import (
@@ -31,8 +31,6 @@ RUN_RECORDS_MAX = 8192
 costs about as much for ten records as for a thousand."""
 
 Headers = list[tuple[str, bytes]]
-_NOTHING = encode_document([], [], [])
-_NO_EVENTS = encode_fleet_events([])
 _OF_ADMINISTRATION = frozenset(
     {FleetEventKind.BOOT, FleetEventKind.CHANNEL, FleetEventKind.CLONE, FleetEventKind.LINEAGE}
 )
@@ -76,8 +74,9 @@ class KeyResult:
     """What one instance's blocks of one micro-batch brought.
 
     ``is_known``: whether anything was ever read of it. ``newest``: partition and offset of the last
-    block that was read, (-1, -1) none. ``document`` and ``events_document``: what ``encode`` makes
-    of the lists.
+    block that was read, (-1, -1) none. What ``encode`` makes of the lists: ``document``,
+    ``events_document`` of the events of administration, each None of nothing, and ``newest_event``,
+    epoch, sequence number and time up to which the journal is known.
     """
 
     is_known: bool = True
@@ -90,13 +89,20 @@ class KeyResult:
     cuts: list[Cut] = field(default_factory=list)
     fleet_events: list[FleetEvent] = field(default_factory=list)
     dead_letters: list[DeadLetter] = field(default_factory=list)
-    document: bytes = _NOTHING
-    events_document: bytes = _NO_EVENTS
+    document: bytes | None = None
+    events_document: bytes | None = None
+    newest_event: tuple[int, int, int] | None = None
 
     def encode(self) -> None:
         """Make bytes of what was brought, for the rows that leave the operator."""
-        self.document = encode_document(self.findings, self.observations, self.cuts)
-        self.events_document = encode_fleet_events(_for_the_driver(self.fleet_events))
+        if self.findings or self.observations or self.cuts:
+            self.document = encode_document(self.findings, self.observations, self.cuts)
+        if self.fleet_events:
+            newest = max(self.fleet_events, key=lambda event: event.ts)
+            self.newest_event = newest.epoch, newest.sequence, newest.ts
+            of_administration = _of_administration(self.fleet_events)
+            if of_administration:
+                self.events_document = encode_fleet_events(of_administration)
 
     def note(self, row: BlockRow) -> None:
         """A message has a block that was read."""
@@ -222,20 +228,15 @@ def _read(key: JournalKey, row: BlockRow) -> Block | str:
     return block
 
 
-def _for_the_driver(events: Sequence[FleetEvent]) -> list[FleetEvent]:
+def _of_administration(events: Sequence[FleetEvent]) -> list[FleetEvent]:
     """What incidents and membership follow from, without what only comparisons need."""
     kept = []
     for event in events:
         if event.kind in _OF_ADMINISTRATION:
             kept.append(event)
         elif event.kind is FleetEventKind.STATUS and not event.body["channels"]:
-            kept.append(_bare(event, FleetEventKind.STATUS, channels=[]))
-    newest = max(events, key=lambda event: event.ts, default=None)
-    return kept if newest is None else [*kept, _bare(newest, FleetEventKind.TIME)]
-
-
-def _bare(event: FleetEvent, kind: FleetEventKind, **body: list[str]) -> FleetEvent:
-    return FleetEvent(kind, event.instance_id, event.epoch, event.sequence, event.ts, {**body})
+            kept.append(replace(event, body={"channels": []}, arrays={}))
+    return kept
 
 
 def _absorb(audit: InstanceAudit, run: list[Block], result: KeyResult) -> None:

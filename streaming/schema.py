@@ -96,12 +96,16 @@ AUDIT_ROWS = StructType(
         StructField("headers", HEADERS),
         StructField("partition", IntegerType()),
         StructField("offset", LongType()),
+        StructField("epoch", LongType()),
+        StructField("sequence", LongType()),
+        StructField("ts", LongType()),
     ]
 )
 """What leaves the auditor. RESULT, at most one a key and micro-batch: how many blocks and records
-were read, of how many bytes, ``document`` (JSON of findings, observations and cuts),
-``fleet_events`` (``coordinates.audit.fleet_events``: those of the administration, and the newest
-time), ``partition`` and ``offset`` of its last block. CLUSTER, one a cluster: ``document`` is what
+were read, of how many bytes, ``document`` (JSON of findings, observations and cuts) and
+``fleet_events`` (``coordinates.audit.fleet_events``: those of the administration), NULL if there
+are none, ``epoch``, ``sequence`` and ``ts`` up to which the journal is known, ``partition`` and
+``offset`` of its last block. CLUSTER, one a cluster: ``document`` is what
 comparing its instances has brought (``FleetOutput`` as the state codec encodes it), ``partition``
 the bucket, ``bytes`` those of its clusters' log. DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was, ``value`` cut if it had more ``bytes``. REQUEST and CONTROL,

@@ -226,17 +226,18 @@ class InstanceAudit(ServerRecordReader):
 
     def sent(self, block: Block, sent_us: int) -> AuditOutput:
         """A block came in a message that Kafka has of a time, microseconds: nothing is later."""
-        latest = int(block.columns["ts"].max(initial=0))
+        latest = int(np.maximum.reduce(block.columns["ts"], initial=0))
         was_ahead, self.clock.is_ahead = self.clock.is_ahead, latest > sent_us + AHEAD_MAX_US
-        if self.clock.is_ahead and not was_ahead:
-            self.reporter.position = (block.epoch, block.first_sequence, self.ts)
-            self.reporter.note(
-                ObservationCode.TIME_IMPLAUSIBLE,
-                observations.TIME_AFTER_MESSAGE,
-                at=f"{block.epoch}:{block.first_sequence}",
-                shown=latest,
-                sent=sent_us,
-            )
+        if was_ahead or not self.clock.is_ahead:
+            return AuditOutput()
+        self.reporter.position = (block.epoch, block.first_sequence, self.ts)
+        self.reporter.note(
+            ObservationCode.TIME_IMPLAUSIBLE,
+            observations.TIME_AFTER_MESSAGE,
+            at=f"{block.epoch}:{block.first_sequence}",
+            shown=latest,
+            sent=sent_us,
+        )
         return self._output()
 
     def finish(self) -> AuditOutput:

@@ -109,10 +109,13 @@ class JournalClock:
         """Whether each record follows the one before it within ``STEP_MAX_US``."""
         if self.shown is None or self.other is not None:
             return False
-        if ts.min() < 0 or ts.max() > LATEST_US or not _follows(int(ts[0]), self.shown):
+        if not _follows(int(ts[0]), self.shown):
             return False
+        if len(ts) == 1:
+            return True
         steps = np.diff(ts)
-        return not len(steps) or bool(steps.min() >= 0 and steps.max() <= STEP_MAX_US)
+        # Where none falls, the last is the latest.
+        return bool(steps.min() >= 0 and steps.max() <= STEP_MAX_US) and _is_time(int(ts[-1]))
 
     def _read_each(self, block: Block, breaks: list[Break]) -> Times:
         of_server = block.columns["stream"] == _SERVER
@@ -214,8 +217,11 @@ class JournalClock:
 
 def _is_timed(block: Block, end: int) -> bool:
     """Whether records before an index name the observer's clock, or when they were asked for."""
-    of_server = block.columns["stream"][:end] == _SERVER
     types = block.columns["type"][:end]
+    found = types.tobytes()
+    if _OBSERVER not in found and _LOG_STATUS not in found:
+        return False
+    of_server = block.columns["stream"][:end] == _SERVER
     if (of_server & (types == _OBSERVER)).any():
         return True
     rows = (of_server & (types == _LOG_STATUS)).nonzero()[0].tolist()

@@ -8,6 +8,7 @@ hold it. A column of equal numbers has no bytes at all (``docs/journal.md``, Blo
 from __future__ import annotations
 
 import json
+from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,8 @@ _CODES: dict[int, np.dtype[Any]] = {
 """Bytes of a number, and their type, in the order in which columns follow each other."""
 _PLAIN = 8
 """Of this width are numbers as they are, which differ by more than four bytes hold."""
+_KEPT_MAX = 2**16
+"""Columns of equal numbers below this are kept: of types, flags, indices, and what is absent."""
 _UINT32_MAX = 2**32 - 1
 _INT64_MAX = 2**63 - 1
 
@@ -93,6 +96,8 @@ def pack_block(block: Block) -> bytes:
 
 def _pack(column: npt.NDArray[Any]) -> tuple[int, int, npt.NDArray[Any]]:
     """The number that code 1 stands for, the bytes of a code, and the codes; 0 is ABSENT."""
+    if len(column) == 1:
+        return int(column[0]), 0, column
     low, high = int(_least(column)), int(_greatest(column))
     if low == high:
         return low, 0, column
@@ -160,7 +165,7 @@ def _unpack(
     unpacked: list[Any] = [None] * len(COLUMNS)
     bounds = [(number, number) for number in least]
     # The columns of a width lie together: each step is made for all of them at once.
-    for width, dtype in _CODES.items():
+    for width, dtype in _CODES.items() if end > at else ():
         rows = [row for row, of_row in enumerate(widths) if of_row == width]
         if not rows:
             continue
@@ -185,20 +190,34 @@ def _unpack(
         for row, column, *ends in zip(rows, values, lows, highs, strict=True):
             unpacked[row], bounds[row] = column, (ends[0], ends[1])
     columns: Columns = {}
-    for (name, dtype), column, (low, high) in zip(COLUMNS.items(), unpacked, bounds, strict=True):
-        lowest, highest = _RANGES[name]
-        if low < lowest or high > highest:
-            raise BlockError(
-                f"a packed block whose column {name!r} has numbers from {low} to {high}: expected"
-                f" {lowest} to {highest}"
-            )
+    for row, (name, column) in enumerate(zip(COLUMNS, unpacked, strict=True)):
         if column is None:
-            # All records share the bytes of one number.
-            number = low.to_bytes(8, "little", signed=True)
-            columns[name] = np.ndarray((count,), dtype, number, 0, (0,))
+            number = least[row]
+            equal = _equal_column if -_KEPT_MAX < number < _KEPT_MAX else _equal_column.__wrapped__
+            columns[name] = equal(name, number, count)
         else:
-            columns[name] = column if column.dtype == dtype else column.astype(dtype)
+            _check_range(name, *bounds[row])
+            columns[name] = (
+                column if column.dtype == COLUMNS[name] else column.astype(COLUMNS[name])
+            )
     return columns, dict(zip(COLUMNS, bounds, strict=True))
+
+
+@lru_cache(maxsize=4096)
+def _equal_column(name: str, number: int, count: int) -> npt.NDArray[Any]:
+    """A column of equal numbers, which share the bytes of one. Small numbers come again."""
+    _check_range(name, number, number)
+    buffer = number.to_bytes(8, "little", signed=True)
+    return np.ndarray((count,), COLUMNS[name], buffer, 0, (0,))
+
+
+def _check_range(name: str, low: int, high: int) -> None:
+    lowest, highest = _RANGES[name]
+    if low < lowest or high > highest:
+        raise BlockError(
+            f"a packed block whose column {name!r} has numbers from {low} to {high}: expected"
+            f" {lowest} to {highest}"
+        )
 
 
 def _texts(at: list[int], texts: list[str], count: int) -> dict[int, str]:

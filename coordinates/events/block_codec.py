@@ -100,7 +100,7 @@ def decode_block(
     where = f"block of instance {instance_id!r}, epoch {epoch}, from {first_sequence}"
     _check_count(len(parts.columns["stream"]), _number(metadata, "count"), first_sequence, where)
     dictionaries = {
-        name: _dictionary(values, f"{where}, column {name!r}")
+        name: _dictionary(values, f"{where}, column {name!r}") if values else ()
         for name, values in parts.dictionaries.items()
     }
     block = Block(
@@ -147,10 +147,10 @@ def _check_count(found: int, count: int, first_sequence: int, where: str) -> Non
 
 
 def _dictionary(values: Sequence[str | None], where: str) -> tuple[str, ...]:
-    known = tuple(value for value in values if value is not None)
-    if len(set(known)) != len(values):
+    known = {value: None for value in values if value is not None}
+    if len(known) != len(values):
         raise BlockError(f"{where}: its dictionary repeats a value or holds a null")
-    return known
+    return tuple(known)
 
 
 def _sids(values: tuple[str, ...], where: str) -> tuple[str, ...]:
