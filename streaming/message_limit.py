@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 FACTOR = 4
 MESSAGES_MIN, MESSAGES_FIRST, MESSAGES_MAX = 16, 256, 4096
-BYTES_MAX = 32 << 20
+BYTES_MAX = 128 << 20
 """Of a micro-batch, for each part of the job, as parts are audited side by side: large enough that
 its fixed cost does not count, small enough that its messages fit into memory several times and what
 they bring does not come late. So is ``MESSAGES_MAX``."""

@@ -2,7 +2,8 @@
 
 Columns hardly vary within a block: its records are of one log file and of one second. So a column
 is written as its least number, and for each record by how much that is exceeded, in as few bytes as
-hold it. A column of equal numbers has no bytes at all (``docs/journal.md``, Blocks).
+hold it. A column of equal numbers has no bytes, one that most records lack has none for those, and
+where an event begins follows from the one before (``docs/journal.md``, Blocks).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import json
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -19,9 +20,13 @@ from tallystick.coordinates.events.journal import ABSENT, COLUMNS, SCHEMA_VERSIO
 from tallystick.coordinates.values.errors import BlockError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy.typing as npt
 
     from tallystick.coordinates.events.journal import Block, Columns
+
+    Column = npt.NDArray[Any]
 
 MAGIC = b"TSpk"
 RECORDS_MAX = 2**16
@@ -31,32 +36,45 @@ what a block unpacks to."""
 _HEAD = Struct("<4sI")
 """Before the head: magic, and how many bytes the head has."""
 _ALIGNMENT = 8
-"""Columns begin at a multiple of it."""
+"""Masks and codes begin at a multiple of it."""
 _CODES: dict[int, np.dtype[Any]] = {
-    8: np.dtype("<i8"),
-    4: np.dtype("<u4"),
-    2: np.dtype("<u2"),
-    1: np.dtype("u1"),
-}
-"""Bytes of a number, and their type, in the order in which columns follow each other."""
+    8: np.dtype("<i8"), 4: np.dtype("<u4"), 2: np.dtype("<u2"), 1: np.dtype("u1")
+}  # fmt: skip
+"""Bytes of a code, and their type."""
 _PLAIN = 8
 """Of this width are numbers as they are, which differ by more than four bytes hold."""
+_FEW = 512
+"""Of fewer records masks and runs would save less than it takes to read them."""
+_RECORDS_OF_A_RUN = 64
+"""A run takes a few bytes of the head, so runs have as many records, or are not written."""
 _KEPT_MAX = 2**16
 """Columns of equal numbers below this are kept: of types, flags, indices, and what is absent."""
 _UINT32_MAX = 2**32 - 1
 _INT64_MAX = 2**63 - 1
 
+_NAMES = tuple(COLUMNS)
+_RANGES = {
+    name: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) for name, dtype in COLUMNS.items()
+}
 _DICTIONARIES = {"channel": "channels", "file": "files", "sid": "sids"}
 _NUMBERS = ("schema_version", "epoch", "first_sequence", "count")
+_OF_COLUMNS = ("least", "widths", "masks")
+_LISTS = (*_OF_COLUMNS, "run_at", "run_start", "log_pos_after", "text_at")
 _HEAD_FIELDS: dict[str, tuple[type, type | None]] = {
     **dict.fromkeys(_NUMBERS, (int, None)),
     **dict.fromkeys(("instance_id", CLUSTER), (str, None)),
     **dict.fromkeys((*_DICTIONARIES.values(), "texts"), (list, str)),
-    **dict.fromkeys(("least", "widths", "text_at"), (list, int)),
+    **dict.fromkeys(_LISTS, (list, int)),
 }
-_RANGES = {
-    name: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) for name, dtype in COLUMNS.items()
+_OPTIONAL: dict[str, Any] = {
+    CLUSTER: "",
+    "widths": [0] * len(COLUMNS),
+    "masks": [0] * len(COLUMNS),
+    "run_at": [],
+    "run_start": [],
+    "log_pos_after": [],
 }
+"""What a head need not say."""
 _least, _greatest = np.minimum.reduce, np.maximum.reduce
 
 
@@ -65,42 +83,92 @@ _least, _greatest = np.minimum.reduce, np.maximum.reduce
 
 def pack_block(block: Block) -> bytes:
     """A block of 1 to ``RECORDS_MAX`` records in the packed form, without a checksum."""
-    least, widths = [], []
-    rows: dict[int, list[bytes]] = {width: [] for width in _CODES}
+    run_at, run_start = _runs(block.columns)
+    log_pos_after = _log_pos_after(block.columns)
+    masks: dict[bytes, int] = {}
+    parts: dict[tuple[int, int], list[bytes]] = {}
+    packed = []
     for name in COLUMNS:
-        base, width, codes = _pack(block.columns[name])
-        least.append(base)
-        widths.append(width)
-        if width:
-            rows[width].append(codes.tobytes())
+        follows = (name == "start" and run_at) or (name == "log_pos" and log_pos_after)
+        column = _Packed(ABSENT) if follows else _pack(block.columns[name], masks)
+        packed.append(column)
+        if column.width:
+            parts.setdefault((-column.width, column.mask), []).append(column.codes)
     head = {
         "schema_version": SCHEMA_VERSION,
         "instance_id": block.instance_id,
-        **({CLUSTER: block.cluster} if block.cluster else {}),
+        CLUSTER: block.cluster,
         "epoch": block.epoch,
         "first_sequence": block.first_sequence,
         "count": len(block),
         "channels": block.channels,
         "files": block.files,
         "sids": block.sids,
-        "least": least,
-        "widths": widths,
+        "least": [column.least for column in packed],
+        "widths": [column.width for column in packed],
+        "masks": [column.mask for column in packed],
+        "run_at": run_at,
+        "run_start": run_start,
+        "log_pos_after": log_pos_after,
         "text_at": list(block.texts),
         "texts": list(block.texts.values()),
     }
-    text = json.dumps(head, ensure_ascii=False, separators=(",", ":")).encode()
+    said = {name: value for name, value in head.items() if value != _OPTIONAL.get(name)}
+    text = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
     text += b" " * (-(_HEAD.size + len(text)) % _ALIGNMENT)
-    columns = b"".join(codes for of_width in rows.values() for codes in of_width)
-    return b"".join((_HEAD.pack(MAGIC, len(text)), text, columns))
+    bits = b"".join(masks)
+    bits += bytes(-len(bits) % _ALIGNMENT)
+    codes = (one for _, of_part in sorted(parts.items()) for one in of_part)
+    return b"".join((_HEAD.pack(MAGIC, len(text)), text, bits, *codes))
 
 
-def _pack(column: npt.NDArray[Any]) -> tuple[int, int, npt.NDArray[Any]]:
-    """The number that code 1 stands for, the bytes of a code, and the codes; 0 is ABSENT."""
+def _runs(columns: Columns) -> tuple[list[int], list[int]]:
+    """The records that do not begin where the one before ends, and where they do."""
+    start, length = columns["start"], columns["length"]
+    if len(start) < _FEW:
+        return [], []
+    begins = (start[1:] != start[:-1] + length[:-1]).nonzero()[0] + 1
+    if _RECORDS_OF_A_RUN * len(begins) > len(start):
+        return [], []
+    at = [0, *begins.tolist()]
+    return at, start[at].tolist()
+
+
+def _log_pos_after(columns: Columns) -> list[int]:
+    """How far ``log_pos`` is after the end of its event, if it is always as far."""
+    log_pos, start, length = columns["log_pos"], columns["start"], columns["length"]
+    placed = (start >= 0).nonzero()[0]
+    if len(start) < _FEW or not len(placed):
+        return []
+    first = placed[0]
+    after = (int(log_pos[first]) - int(start[first]) - int(length[first])) & _UINT32_MAX
+    return [after] if np.array_equal(log_pos, _log_pos(start, length, after)) else []
+
+
+class _Packed(NamedTuple):
+    """A column: the number of code 1, bytes of a code, the number of its mask, and the codes."""
+
+    least: int
+    width: int = 0
+    mask: int = 0
+    codes: bytes = b""
+
+
+def _pack(column: Column, masks: dict[bytes, int]) -> _Packed:
     if len(column) == 1:
-        return int(column[0]), 0, column
+        return _Packed(int(column[0]))
     low, high = int(_least(column)), int(_greatest(column))
     if low == high:
-        return low, 0, column
+        return _Packed(low)
+    mask = 0
+    if low == ABSENT and len(column) >= _FEW:
+        present = column != ABSENT
+        if 2 * np.count_nonzero(present) <= len(column):
+            mask = masks.setdefault(np.packbits(present).tobytes(), len(masks) + 1)
+            column = column[present]
+            low, high = int(_least(column)), int(_greatest(column))
+            if low == high:
+                return _Packed(low, mask=mask)
     least = low
     if low == ABSENT:
         # As unsigned numbers those that are absent are the greatest.
@@ -108,12 +176,12 @@ def _pack(column: npt.NDArray[Any]) -> tuple[int, int, npt.NDArray[Any]]:
         least = int(_least(column.view(np.uint64)))
     span = high - least + 1
     if low < ABSENT or span > _UINT32_MAX:
-        return 0, _PLAIN, column.astype(_CODES[_PLAIN])
+        return _Packed(0, _PLAIN, mask, column.astype(_CODES[_PLAIN]).tobytes())
     width = 1 if span < 2**8 else 2 if span < 2**16 else 4
     codes = np.subtract(column, least - 1, dtype=np.int64)
     if low == ABSENT:
         np.maximum(codes, 0, out=codes)
-    return least, width, codes.astype(_CODES[width])
+    return _Packed(least, width, mask, codes.astype(_CODES[width]).tobytes())
 
 
 # Reading
@@ -129,7 +197,8 @@ def read_packed(data: memoryview) -> BlockParts:
     count = head["count"]
     if not 0 < count <= RECORDS_MAX:
         raise BlockError(f"a packed block of {count} records: expected 1 to {RECORDS_MAX}")
-    columns, bounds = _unpack(data, at, count, head["least"], head["widths"])
+    columns, bounds = _unpack(data, at, head)
+    _follow(columns, bounds, head)
     for name, key in _DICTIONARIES.items():
         low, high = bounds[name]
         if low < ABSENT or high >= len(head[key]):
@@ -143,7 +212,7 @@ def read_packed(data: memoryview) -> BlockParts:
         metadata[CLUSTER] = head[CLUSTER].encode()
     return BlockParts(
         metadata=metadata,
-        columns=columns,
+        columns={name: columns[name] for name in _NAMES},
         dictionaries={name: head[key] for name, key in _DICTIONARIES.items()},
         texts=_texts(head["text_at"], head["texts"], count),
         bounds=bounds,
@@ -151,62 +220,101 @@ def read_packed(data: memoryview) -> BlockParts:
 
 
 def _unpack(
-    data: memoryview, at: int, count: int, least: list[int], widths: list[int]
+    data: memoryview, at: int, head: dict[str, Any]
 ) -> tuple[Columns, dict[str, tuple[int, int]]]:
-    """The columns, which begin at a byte of the data, and their bounds."""
-    if not len(least) == len(widths) == len(COLUMNS) or not {0, *_CODES}.issuperset(widths):
+    """The columns, but for those that follow from others, and their bounds."""
+    count, least, widths, masks = (head[name] for name in ("count", *_OF_COLUMNS))
+    if not len(least) == len(widths) == len(masks) == len(COLUMNS):
         raise BlockError(
-            f"a packed block with {len(least)} least numbers and widths {str(widths)[:80]}:"
-            f" expected {len(COLUMNS)} each, of widths 0, 1, 2, 4 and 8"
+            f"a packed block with {len(least)} least numbers, {len(widths)} widths, {len(masks)}"
+            f" masks: expected {len(COLUMNS)} each"
         )
-    end = at + count * sum(widths)
+    if not {0, *_CODES}.issuperset(widths):
+        raise BlockError(f"a packed block of widths {str(widths)[:80]}: expected 0, 1, 2, 4, 8")
+    present, at = _read_masks(data, at, count, masks)
+    counts = [count, *map(len, present)]
+    end = at + sum(width * counts[mask] for width, mask in zip(widths, masks, strict=True))
     if len(data) != end:
         raise BlockError(f"a packed block of {len(data)} bytes whose columns end at byte {end}")
-    unpacked: list[Any] = [None] * len(COLUMNS)
-    bounds = [(number, number) for number in least]
-    # The columns of a width lie together: each step is made for all of them at once.
-    for width, dtype in _CODES.items() if end > at else ():
-        rows = [row for row, of_row in enumerate(widths) if of_row == width]
-        if not rows:
-            continue
-        codes = np.frombuffer(data, dtype, count * len(rows), at).reshape(len(rows), count)
-        at += codes.nbytes
-        lows, highs = _least(codes, axis=1).tolist(), _greatest(codes, axis=1).tolist()
-        values: npt.NDArray[Any] = codes
-        if width != _PLAIN:
-            bases = [least[row] - 1 for row in rows]
-            if min(bases) < ABSENT or max(bases) >= _INT64_MAX:
-                raise BlockError(
-                    f"a packed block with codes above {str(bases)[:80]}: expected {ABSENT} to"
-                    f" {_INT64_MAX - 1}"
-                )
-            values = codes + np.array(bases, dtype=np.int64)[:, np.newaxis]
-            if 0 in lows:
-                np.putmask(values, codes == 0, ABSENT)
-            lows, highs = (
-                [code + base if code else ABSENT for code, base in zip(ends, bases, strict=True)]
-                for ends in (lows, highs)
-            )
-        for row, column, *ends in zip(rows, values, lows, highs, strict=True):
-            unpacked[row], bounds[row] = column, (ends[0], ends[1])
+    # What has one width and mask lies together: each step is made for all of it at once.
+    groups: dict[tuple[int, int], list[int]] = {}
+    for row, (width, mask) in enumerate(zip(widths, masks, strict=True)):
+        groups.setdefault((-width, mask), []).append(row)
     columns: Columns = {}
-    for row, (name, column) in enumerate(zip(COLUMNS, unpacked, strict=True)):
-        if column is None:
-            number = least[row]
-            equal = _equal_column if -_KEPT_MAX < number < _KEPT_MAX else _equal_column.__wrapped__
-            columns[name] = equal(name, number, count)
-        else:
-            _check_range(name, *bounds[row])
-            columns[name] = (
-                column if column.dtype == COLUMNS[name] else column.astype(COLUMNS[name])
-            )
-    return columns, dict(zip(COLUMNS, bounds, strict=True))
+    bounds: dict[str, tuple[int, int]] = {}
+    for (width, mask), rows in sorted(groups.items()):
+        names, numbers = [_NAMES[row] for row in rows], [least[row] for row in rows]
+        if not width and not mask:
+            for name, number in zip(names, numbers, strict=True):
+                columns[name], bounds[name] = _equal(name, number, count), (number, number)
+            continue
+        values: Sequence[Any] = numbers
+        ends = [(number, number) for number in numbers]
+        if width:
+            codes = np.frombuffer(data, _CODES[-width], counts[mask] * len(rows), at)
+            at += codes.nbytes
+            values, ends = _numbers(codes.reshape(len(rows), -1), numbers)
+        if counts[mask] < count:
+            ends = [(min(low, ABSENT), max(high, ABSENT)) for low, high in ends]
+        for name, of_present, (low, high) in zip(names, values, ends, strict=True):
+            _check_range(name, low, high)
+            column = of_present
+            if mask:
+                column = np.full(count, ABSENT, COLUMNS[name])
+                column[present[mask - 1]] = of_present
+            columns[name] = column.astype(COLUMNS[name], copy=False)
+            bounds[name] = low, high
+    return columns, bounds
+
+
+def _read_masks(
+    data: memoryview, at: int, count: int, masks: list[int]
+) -> tuple[list[Column], int]:
+    """Of each mask the records that it has, and where the masks end."""
+    number = max(masks)
+    if not number and not any(masks):
+        return [], at
+    size = (count + 7) // 8
+    end = at + number * size
+    if not 0 <= min(masks) <= number <= len(COLUMNS) or end > len(data):
+        raise BlockError(f"a packed block of {len(data)} bytes with the masks {str(masks)[:80]}")
+    bits = np.frombuffer(data, np.uint8, number * size, at).reshape(number, size)
+    present = [row.nonzero()[0] for row in np.unpackbits(bits, axis=1, count=count)]
+    if not all(map(len, present)):
+        raise BlockError("a packed block with a mask of no record")
+    return present, end + (-(end - at) % _ALIGNMENT)
+
+
+def _numbers(codes: Column, least: list[int]) -> tuple[Any, list[tuple[int, int]]]:
+    """What columns of codes stand for, and the bounds of each."""
+    lows, highs = _least(codes, axis=1).tolist(), _greatest(codes, axis=1).tolist()
+    if codes.itemsize == _PLAIN:
+        return codes, list(zip(lows, highs, strict=True))
+    bases = [number - 1 for number in least]
+    if min(bases) < ABSENT or max(bases) >= _INT64_MAX:
+        raise BlockError(
+            f"a packed block with codes from {str(least)[:80]}: expected 0 to {_INT64_MAX}"
+        )
+    values = codes + np.array(bases, dtype=np.int64)[:, np.newaxis]
+    if 0 in lows:
+        np.putmask(values, codes == 0, ABSENT)
+    lows, highs = (
+        [code + base if code else ABSENT for code, base in zip(ends, bases, strict=True)]
+        for ends in (lows, highs)
+    )
+    return values, list(zip(lows, highs, strict=True))
+
+
+def _equal(name: str, number: int, count: int) -> Column:
+    """A column of equal numbers."""
+    make = _equal_column if -_KEPT_MAX < number < _KEPT_MAX else _equal_column.__wrapped__
+    return make(name, number, count)
 
 
 @lru_cache(maxsize=4096)
-def _equal_column(name: str, number: int, count: int) -> npt.NDArray[Any]:
-    """A column of equal numbers, which share the bytes of one. Small numbers come again."""
+def _equal_column(name: str, number: int, count: int) -> Column:
     _check_range(name, number, number)
+    # All records share the bytes of one number.
     buffer = number.to_bytes(8, "little", signed=True)
     return np.ndarray((count,), COLUMNS[name], buffer, 0, (0,))
 
@@ -218,6 +326,45 @@ def _check_range(name: str, low: int, high: int) -> None:
             f"a packed block whose column {name!r} has numbers from {low} to {high}: expected"
             f" {lowest} to {highest}"
         )
+
+
+def _follow(columns: Columns, bounds: dict[str, tuple[int, int]], head: dict[str, Any]) -> None:
+    """Add the columns that follow from others."""
+    at, starts, after = head["run_at"], head["run_start"], head["log_pos_after"]
+    followed = []
+    if at or starts:
+        ends = [*at[1:], head["count"]]
+        is_ascending = all(one < end for one, end in zip(at, ends, strict=False))
+        if len(at) != len(starts) or at[0] != 0 or not is_ascending:
+            raise BlockError(
+                f"a packed block with {len(starts)} runs that begin at {str(at)[:80]}: expected 0"
+                f" and higher and higher records below {head['count']}"
+            )
+        if min(starts) < ABSENT or max(starts) > _INT64_MAX:
+            raise BlockError(f"a packed block with runs from {str(starts)[:80]}")
+        columns["start"] = _starts(at, starts, columns["length"])
+        followed.append("start")
+    if after:
+        if len(after) > 1 or not 0 <= after[0] <= _UINT32_MAX:
+            raise BlockError(f"a packed block whose log_pos_after is {str(after)[:80]}")
+        columns["log_pos"] = _log_pos(columns["start"], columns["length"], after[0])
+        followed.append("log_pos")
+    for name in followed:
+        bounds[name] = int(_least(columns[name])), int(_greatest(columns[name]))
+
+
+def _starts(at: list[int], starts: list[int], length: Column) -> Column:
+    """Where records begin: in each run where the one before ends."""
+    ends = np.cumsum(length)
+    before = ends - length
+    offsets = np.array(starts, dtype=np.int64) - before[at]
+    start: Column = before + np.repeat(offsets, np.diff([*at, len(length)]))
+    return start
+
+
+def _log_pos(start: Column, length: Column, after: int) -> Column:
+    """``log_pos`` of events that are in a file: as far after their ends, in four bytes."""
+    return np.where(start >= 0, (start + length + after) & _UINT32_MAX, ABSENT)
 
 
 def _texts(at: list[int], texts: list[str], count: int) -> dict[int, str]:
@@ -248,7 +395,7 @@ def _read_head(data: memoryview) -> tuple[dict[str, Any], int]:
         raise BlockError(f"a packed block whose head is {text[:80]!r}: expected a JSON object")
     version = head.get("schema_version")
     check_version(b"%d" % version if type(version) is int else None)
-    head.setdefault(CLUSTER, "")
+    head = {**_OPTIONAL, **head}
     if head.keys() != _HEAD_FIELDS.keys():
         name = min(head.keys() ^ _HEAD_FIELDS.keys())
         what = "without" if name in _HEAD_FIELDS else "with the unknown"

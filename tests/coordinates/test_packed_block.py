@@ -13,12 +13,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tallystick.coordinates.events._packed_block import RECORDS_MAX
+from tallystick.coordinates.events._block_parts import bounds_of
+from tallystick.coordinates.events._packed_block import RECORDS_MAX, pack_block, read_packed
 from tallystick.coordinates.events.block_codec import decode_block, encode_block, seal
-from tallystick.coordinates.events.journal import COLUMNS, BlockBuilder, RecordType, Stream
+from tallystick.coordinates.events.journal import COLUMNS, Block, BlockBuilder, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.errors import BlockError
-from tests.support.block_samples import make_block, same, without_records
+from tests.support.block_samples import SID, make_block, same, without_records
 
 HEAD = struct.Struct("<4sI")
 TS, START = (list(COLUMNS).index(name) for name in ("ts", "start"))
@@ -27,7 +28,8 @@ TS, START = (list(COLUMNS).index(name) for name in ("ts", "start"))
 def head_of(data: bytes) -> tuple[dict[str, Any], bytes]:
     """The head of a block, and what comes between it and the checksum."""
     end = HEAD.size + HEAD.unpack_from(data)[1]
-    return json.loads(data[HEAD.size : end]), data[end:-8]
+    head = json.loads(data[HEAD.size : end])
+    return {"widths": [0] * 19, "masks": [0] * 19} | head, data[end:-8]
 
 
 def packed(head: Any, columns: bytes) -> bytes:
@@ -77,6 +79,88 @@ def test_absent_numbers_do_not_widen_a_column(least):
     data = encode_block(block)
     assert head_of(data)[0]["widths"][-1] == 1
     assert same(block, decode_block(data))
+
+
+def long_block(count: int = 1200, **changes: Any) -> Block:
+    """Transactions of three events each, and a log_status row in the middle."""
+    builder, position = BlockBuilder("a"), 4
+    for i in range(count // 3):
+        if 3 * i == count // 2:
+            builder.server_record(RecordType.HEARTBEAT, {}, ts=i)
+        opener = {"sid": SID, "gno": i + 1, "last_committed": i, "sequence_number": i + 1}
+        for code, length, more in ((33, 79, opener), (2, 75, {"query": 1}), (16, 31, {})):
+            builder.log_event(
+                Stream.BINLOG, code, file="b.1", start=position, length=length,
+                log_pos=(position + length) % 2**32, ts=i, checksum=i * 7919 % 2**32,
+                **{**more, **changes},
+            )  # fmt: skip
+            position += length
+    return builder.build()
+
+
+def test_what_follows_from_other_records_is_not_written():
+    """Most numbers of a long block of transactions: a byte or two of each event are left."""
+    block = long_block()
+    data = encode_block(block)
+    head, _ = head_of(data)
+    assert (head["run_at"], head["run_start"]) == ([0, 600, 601], [4, -1, 37_004])
+    assert head["log_pos_after"] == [0]
+    by_name = dict(zip(COLUMNS, zip(head["widths"], head["masks"], strict=True), strict=True))
+    assert by_name["start"] == by_name["log_pos"] == (0, 0)
+    assert by_name["sid"] == (0, 1)
+    assert by_name["gno"] == by_name["sequence_number"] == by_name["last_committed"] == (2, 1)
+    assert len(data) < 15 * len(block)
+    assert same(block, decode_block(data))
+
+
+@pytest.mark.parametrize("first", [0, 1, 7, 100])
+@pytest.mark.parametrize("count", [511, 512, 513, 900])
+def test_long_blocks_cut_anywhere_are_read_back(first, count):
+    """Masks end within a byte, and runs where a block begins."""
+    piece = long_block().take(first, first + count)
+    assert same(piece, decode_block(encode_block(piece)))
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_any_numbers_of_a_long_block_are_read_back(data):
+    """Starts that leap, absent numbers anywhere, log_pos that does not follow."""
+    block = long_block()
+    columns = dict(block.columns)
+    for name in data.draw(st.lists(st.sampled_from(["start", "log_pos", "value", "gno"]))):
+        column = columns[name] = columns[name].copy()
+        at = data.draw(st.lists(st.integers(0, len(column) - 1), max_size=30))
+        most = {"start": 2**62, "log_pos": 2**32 - 1}.get(name, 2**63 - 2)
+        column[at] = data.draw(st.integers(-1, most))
+    changed = replace(block, columns=columns)
+    parts = read_packed(memoryview(pack_block(changed)))
+    assert all(np.array_equal(parts.columns[name], columns[name]) for name in COLUMNS)
+    assert parts.bounds == bounds_of(columns)
+
+
+def test_positions_beyond_four_gigabytes():
+    """``log_pos`` has four bytes, and begins again at 0."""
+    block = long_block()
+    columns = dict(block.columns)
+    columns["start"] = np.where(
+        block.columns["start"] >= 0, block.columns["start"] + 2**32 - 500, -1
+    )
+    ends = columns["start"] + columns["length"]
+    columns["log_pos"] = np.where(columns["start"] >= 0, ends % 2**32, -1)
+    block = replace(block, columns=columns)
+    data = encode_block(block)
+    assert head_of(data)[0]["log_pos_after"] == [0]
+    assert same(block, decode_block(data))
+
+
+def test_a_mask_of_no_record_is_refused():
+    """Nothing would be in its columns."""
+    head, _ = head_of(heartbeat())
+    head["masks"][TS] = 1
+    with pytest.raises(BlockError, match="a mask of no record"):
+        decode_block(packed(head, bytes(8)))
+    data = packed(head, b"\x80" + bytes(7))
+    assert same(decode_block(heartbeat()), decode_block(data))
 
 
 def test_how_many_records_a_block_has():
@@ -138,11 +222,24 @@ def test_equal_numbers_take_no_memory():
         ({"text_at": [-1]}, "of the records"),
         ({"text_at": [0, 0], "texts": ["{}", "{}"]}, "of the records"),
         ({"text_at": [False]}, "text_at is .*: expected a list of int"),
-        ({"widths": [0] * 18}, "19 least numbers and widths"),
-        ({"least": [0] * 20}, "20 least numbers and widths"),
-        ({"widths": [3] + [0] * 18}, "of widths 0, 1, 2, 4 and 8"),
-        ({"widths": [-1] + [0] * 18}, "of widths 0, 1, 2, 4 and 8"),
+        ({"widths": [0] * 18}, "19 least numbers, 18 widths, 19 masks: expected 19 each"),
+        ({"least": [0] * 20}, "20 least numbers, 19 widths"),
+        ({"widths": [3] + [0] * 18}, "expected 0, 1, 2, 4, 8"),
+        ({"widths": [-1] + [0] * 18}, "expected 0, 1, 2, 4, 8"),
         ({"widths": [1] + [0] * 18}, "columns end at byte"),
+        ({"masks": [0] * 18 + [1]}, "with the masks"),
+        ({"masks": [0] * 18 + [-1]}, "with the masks"),
+        ({"masks": [10**9] * 19}, "with the masks"),
+        ({"run_at": [0]}, "0 runs that begin at"),
+        ({"run_start": [0]}, "1 runs that begin at"),
+        ({"run_at": [1], "run_start": [4]}, "1 runs that begin at .1.: expected 0"),
+        ({"run_at": [0, 1], "run_start": [4, 4]}, "2 runs that begin at"),
+        ({"run_at": [0], "run_start": [-2]}, "with runs from"),
+        ({"run_at": [0], "run_start": [2**63]}, "with runs from"),
+        ({"log_pos_after": [-1]}, "log_pos_after is"),
+        ({"log_pos_after": [2**32]}, "log_pos_after is"),
+        ({"log_pos_after": [0, 0]}, "log_pos_after is"),
+        ({"log_pos_after": 0}, "log_pos_after is 0: expected a list of int"),
         ({"more": 1}, "with the unknown 'more' in its head"),
     ],
 )
@@ -188,8 +285,8 @@ def test_equal_numbers_that_a_column_cannot_hold_are_refused(row, number, messag
     [
         (1, 250, 1, b"\x07", "column 'type' has numbers from 256 to 256"),
         (TS, 2**63 - 2, 1, b"\x03", "column 'ts' has numbers from 9223372036854775808"),
-        (TS, 2**63 + 1, 1, b"\x03", "with codes above"),
-        (TS, -5, 1, b"\x03", "with codes above"),
+        (TS, 2**63 + 1, 1, b"\x03", "with codes from"),
+        (TS, -5, 1, b"\x03", "with codes from"),
         (TS, 0, 1, b"\x00", "ts -1"),
         (TS, 0, 8, b"\xfe" + b"\xff" * 7, "ts -2"),
         (6, 0, 1, b"\x01", "column 'file' has indices from 0 to 0"),
