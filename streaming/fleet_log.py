@@ -235,7 +235,8 @@ class FleetLog:
         }
         new = sorted(name for name, of in kept.items() if of and name not in known)
         beyond = new[max(0, INSTANCES_MAX - len(known)) :] if self._listed is None else ()
-        taken = [event for name, of in kept.items() if name not in beyond for event in of]
+        left_out = set(beyond)
+        taken = [event for name, of in kept.items() if name not in left_out for event in of]
         expired: Counter[str] = Counter()
         for event in taken if orders.is_caught_up else ():
             expired[event.instance_id] = max(expired[event.instance_id], event.ts)

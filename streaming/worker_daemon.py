@@ -41,5 +41,6 @@ if __name__ == "__main__":
     InstanceAudit.from_bytes(InstanceAudit("").to_bytes())
     # What was imported is no garbage either: to walk it would copy its pages into the fork.
     gc.freeze()
+    gc.disable()
     daemon.gc = GarbageOfTasks()  # type: ignore[assignment, attr-defined]
     daemon.manager()  # type: ignore[no-untyped-call]
