@@ -2,7 +2,7 @@
 
 A record is one event of a binary log, relay log or redo log, or one record about the server itself
 (a start, a log_status row, a lock step). A block is a run of consecutive records of one instance in
-columns; ``block_codec`` writes blocks as Arrow, ``json_lines`` as text. ``docs/journal.md``
+columns; ``block_codec`` writes blocks as bytes, ``json_lines`` as text. ``docs/journal.md``
 describes every field. Nothing here knows Kafka, Spark or a clock.
 """
 
