@@ -14,6 +14,7 @@ SHORT = {
     "pipeline": "--events 4000000 --json-events 300000",
     "latency": "--injected 20",
     "growth": "--instances 16 100",
+    "heartbeats": "--instances 1000 --seconds 20",
     "expectations": "--rounds 5",
     "audit": "--rounds 3",
     "campaign": "--seeds 20",
