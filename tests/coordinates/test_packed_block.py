@@ -153,6 +153,23 @@ def test_positions_beyond_four_gigabytes():
     assert same(block, decode_block(data))
 
 
+def test_runs_begin_with_the_first_record():
+    """Nothing says where the records before would begin."""
+    head, columns = head_of(encode_block(long_block()))
+    assert head["run_at"][0] == 0
+    head["run_at"][0] = 1
+    with pytest.raises(BlockError, match="3 runs that begin at"):
+        decode_block(packed(head, columns))
+
+
+def test_nothing_comes_after_the_columns():
+    """Nor is a byte of them missing."""
+    head, columns = head_of(encode_block(long_block()))
+    for wrong in (columns + b"\0", columns[:-1]):
+        with pytest.raises(BlockError, match="columns end at byte"):
+            decode_block(packed(head, wrong))
+
+
 def test_a_mask_of_no_record_is_refused():
     """Nothing would be in its columns."""
     head, _ = head_of(heartbeat())
