@@ -154,7 +154,7 @@ def test_a_message_that_the_broker_refuses_is_an_error(broker):
     """The broker's limit is lower than the sink's: the failure has the block's position."""
     topic = f"small{uuid.uuid4().hex[:8]}"
     admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
-    new = NewTopic(topic, num_partitions=1, config={"max.message.bytes": "10000"})
+    new = NewTopic(topic, num_partitions=1, config={"max.message.bytes": "1500"})
     admin.create_topics([new])[topic].result(DEADLINE_S)
     settings = KafkaSettings(
         bootstrap_servers=broker.bootstrap_servers, topic=topic, compression="none"
