@@ -14,6 +14,7 @@ from great_expectations.compatibility import pydantic
 from great_expectations.expectations.expectation import BatchExpectation
 from great_expectations.expectations.expectation_configuration import parse_result_format
 from great_expectations.validator.metric_configuration import MetricConfiguration
+from great_expectations.validator.validator import ValidationDependencies
 
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.judgement import JudgedRow, Outcome, Tally
@@ -55,11 +56,14 @@ class _TallyExpectation(BatchExpectation):
         execution_engine: Any = None,
         runtime_configuration: dict[str, Any] | None = None,
     ) -> Any:
-        """Ask for the tally."""
-        dependencies = super().get_validation_dependencies(
-            execution_engine=execution_engine, runtime_configuration=runtime_configuration
-        )
-        result_format = parse_result_format(dependencies.result_format)["result_format"]
+        """Ask for the tally.
+
+        The base class would make all arguments of a result, and use this one.
+        """
+        asked = (runtime_configuration or {}).get("result_format", self.result_format)
+        result_format = parse_result_format(asked)
+        dependencies = ValidationDependencies(metric_configurations={}, result_format=result_format)
+        is_complete = result_format["result_format"] == "COMPLETE"
         dependencies.set_metric_configuration(
             self.metric,
             MetricConfiguration(
@@ -68,7 +72,7 @@ class _TallyExpectation(BatchExpectation):
                 metric_value_kwargs={
                     **self.value_kwargs(),
                     "key_columns": list(self.row_key_columns),
-                    "rows_max": ROWS_MAX_COMPLETE if result_format == "COMPLETE" else ROWS_MAX,
+                    "rows_max": ROWS_MAX_COMPLETE if is_complete else ROWS_MAX,
                 },
             ),
         )
