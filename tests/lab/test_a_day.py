@@ -170,6 +170,7 @@ def test_an_incident_that_somebody_knows_of(day: WatchedFleet) -> None:
     day.until(lambda _: day.notifications()[resolved], "the Alertmanager does not know")
 
 
+@pytest.mark.long
 def test_the_driver_is_killed_in_the_middle_of_an_alert(day: WatchedFleet) -> None:
     """With -9: after its restart the alert is sent again, with its id, and nothing else is."""
     day.webhook.answers.clear()
