@@ -59,20 +59,17 @@ _RANGES = {
 _DICTIONARIES = {"channel": "channels", "file": "files", "sid": "sids"}
 _NUMBERS = ("schema_version", "epoch", "first_sequence", "count")
 _OF_COLUMNS = ("least", "widths", "masks")
-_LISTS = (*_OF_COLUMNS, "run_at", "run_start", "log_pos_after", "text_at")
+_MORE = ("run_at", "run_start", "log_pos_after", "text_at")
 _HEAD_FIELDS: dict[str, tuple[type, type | None]] = {
     **dict.fromkeys(_NUMBERS, (int, None)),
     **dict.fromkeys(("instance_id", CLUSTER), (str, None)),
     **dict.fromkeys((*_DICTIONARIES.values(), "texts"), (list, str)),
-    **dict.fromkeys(_LISTS, (list, int)),
+    **dict.fromkeys((*_OF_COLUMNS, *_MORE), (list, int)),
 }
 _OPTIONAL: dict[str, Any] = {
     CLUSTER: "",
-    "widths": [0] * len(COLUMNS),
-    "masks": [0] * len(COLUMNS),
-    "run_at": [],
-    "run_start": [],
-    "log_pos_after": [],
+    **{name: [0] * len(COLUMNS) for name in ("widths", "masks")},
+    **{name: [] for name in (*_DICTIONARIES.values(), "texts", *_MORE)},
 }
 """What a head need not say."""
 _least, _greatest = np.minimum.reduce, np.maximum.reduce
@@ -101,9 +98,9 @@ def pack_block(block: Block) -> bytes:
         "epoch": block.epoch,
         "first_sequence": block.first_sequence,
         "count": len(block),
-        "channels": block.channels,
-        "files": block.files,
-        "sids": block.sids,
+        "channels": list(block.channels),
+        "files": list(block.files),
+        "sids": list(block.sids),
         "least": [column.least for column in packed],
         "widths": [column.width for column in packed],
         "masks": [column.mask for column in packed],
