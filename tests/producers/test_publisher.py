@@ -53,9 +53,9 @@ def make_block(records: int, instance_id: str = "a", first_sequence: int = 0) ->
 def test_a_block_too_large_for_a_message_is_split_in_order():
     """Each piece fits, and together they are the block again."""
     block = make_block(5000)
-    pieces = list(split_to_size(block, 5_500, "t"))
+    pieces = list(split_to_size(block, 4_000, "t"))
     assert len(pieces) == 8
-    assert all(len(value) < 5_500 for _, value in pieces)
+    assert all(len(value) < 4_000 for _, value in pieces)
     again = concatenate([decode_block(value) for _, value in pieces])
     assert again.first_sequence == block.first_sequence
     assert again.columns["start"].tolist() == block.columns["start"].tolist()
@@ -180,7 +180,7 @@ def test_a_sender_that_never_flushes_learns_of_a_failure():
 def test_a_full_queue_holds_the_sender_back():
     """Memory under way is bounded; when the messages expire, the sender learns of it."""
     settings = KafkaSettings(
-        bootstrap_servers=NOBODY, delivery_timeout_s=0.3, in_flight_bytes_max=200_000
+        bootstrap_servers=NOBODY, delivery_timeout_s=0.3, in_flight_bytes_max=20_000
     )
     sink = kafka_client("confluent-kafka").open_sink(settings)
 
