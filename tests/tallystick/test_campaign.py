@@ -117,6 +117,30 @@ SHORT = Scenario(profile="wl9452", duration_ms=6_000, acts=True, max_binlog_size
         # Binary log files expire between any two rows.
         replace(SHORT, seed=210629, topology="pair", writes_per_second=9.0, profile="mysql-8.0",
                 fault="stale_snapshot_republished"),
+        # Each relay log file ends before a third group is applied since the row before.
+        replace(SHORT, seed=304289, topology="pair", writes_per_second=6.0,
+                fault="applied_ahead_of_flushed"),
+        # The files that the fault rotated are purged before a row lists them.
+        replace(SHORT, seed=300305, topology="single", writes_per_second=6.0, profile="mysql-8.0",
+                max_binlog_size=16_384, fault="middle_file_missing"),
+        # Where the applier waits, the relay log's offset is an event's end in the source's log.
+        replace(SHORT, seed=301845, topology="pair", writes_per_second=6.0, profile="mysql-8.0",
+                max_binlog_size=65_536, fault="relay_pos_saved_as_exec_pos"),
+        # A new connection begins a relay log file, and the source's file never ends.
+        replace(SHORT, seed=323997, topology="pair", writes_per_second=6.0, profile="mysql-8.0",
+                max_binlog_size=65_536, fault="relay_pos_saved_as_exec_pos"),
+        # The last write before each row is that of a rotation, or of a statement.
+        replace(SHORT, seed=300389, topology="star", writes_per_second=6.0,
+                fault="relay_info_torn"),
+        # Between the beginning of a file and a row there are at most two groups.
+        replace(SHORT, seed=300369, topology="chain", writes_per_second=6.0,
+                fault="source_loses_commits_at_crash"),
+        # The binary log rotates so often that no collection finds two groups in its last file.
+        replace(SHORT, seed=340087, topology="single", writes_per_second=6.0, profile="mysql-8.0",
+                fault="innodb_header_stale_under_lock"),
+        # InnoDB writes its first checkpoint when the load has ended.
+        replace(SHORT, seed=320449, topology="single", writes_per_second=6.0, profile="mysql-8.0",
+                fault="redo_checkpoint_fell"),
     ],
     ids=lambda scenario: scenario.fault,
 )  # fmt: skip

@@ -244,9 +244,11 @@ class MiddleFileMissing(RowFault):
     text = "a file in the middle of the binary logs vanishes from the index"
     must_fire = frozenset({"binlog_files_form_range"})
     group = FaultGroup.STREAM
+    holds_files = True
 
     def on_fleet(self, fleet: World) -> None:
         """See to it that there are three files."""
+        super().on_fleet(fleet)
         for delay_us in (0, 200_000, 400_000):
             rotate_when_due(fleet, fleet.instances.values(), delay_us)
 

@@ -62,7 +62,7 @@ class SourceLosesCommits(FleetFault):
 
     number = 57
     name = "source_loses_commits_at_crash"
-    text = "a power cut takes three groups from a source's logs that its replica has received"
+    text = "a power cut takes the last groups of a source's log, which its replica has received"
     must_fire = frozenset(
         {
             "executed_monotone",
@@ -72,7 +72,7 @@ class SourceLosesCommits(FleetFault):
         }
     )
     heals = False
-    _GROUPS: Final = 3
+    _GROUPS_MAX: Final = 3
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,15 +89,14 @@ class SourceLosesCommits(FleetFault):
 
     def _is_moment(self, fleet: World, row: Row) -> bool:
         source = row.instance
-        entries = source[BinaryLog].active.entries[-self._GROUPS :]
-        lost = [e for e in entries if isinstance(e, LoggedGroup) and e.group.kind not in _XA_KINDS]
+        lost = self._last_groups(source)
         end = source[BinaryLog].position
         return (
             self.is_due(fleet)
             and is_pure_source(source)
             and source.is_running
             and not source[CommitQueue].in_commit
-            and len(lost) == self._GROUPS
+            and bool(lost)
             and all(gtid_of(logged) and gtid_of(logged) <= row.executed for logged in lost)
             and (row.local["binary_log_file"], row.local["binary_log_position"]) == end
             and any(
@@ -105,6 +104,15 @@ class SourceLosesCommits(FleetFault):
                 for c in source[ChannelMap].subscribers
             )
         )
+
+    def _last_groups(self, source: Instance) -> list[LoggedGroup]:
+        """What may be gone: a file that began later has synchronised those before."""
+        last: list[LoggedGroup] = []
+        for entry in reversed(source[BinaryLog].active.entries[-self._GROUPS_MAX :]):
+            if not isinstance(entry, LoggedGroup) or entry.group.kind in _XA_KINDS:
+                break
+            last.append(entry)
+        return last
 
     def _cut_power(self, fleet: World, row: Row) -> None:
         if self._is_moment(fleet, row):
@@ -118,15 +126,14 @@ class SourceLosesCommits(FleetFault):
         if instance is not self._victim or not crashed:
             return
         self._victim = None
-        file = instance[BinaryLog].active
-        for logged in file.entries[-self._GROUPS :]:
-            assert isinstance(logged, LoggedGroup)
+        file, lost = instance[BinaryLog].active, self._last_groups(instance)
+        for logged in lost:
             assert logged.group.sid is not None
             instance[GtidState].table.discard(logged.group.sid, logged.group.gno)
             instance[Innodb].transactions.lose(logged.group.sid, logged.group.gno)
-        del file.entries[-self._GROUPS :]
+        del file.entries[-len(lost) :]
         file.end = file.entries[-1].end
-        file.sequence_number -= self._GROUPS
+        file.sequence_number -= len(lost)
 
 
 class GnoReusedAfterReset(FleetFault):

@@ -21,6 +21,7 @@ from tallystick.producers.simulator.server import (
     binary_log,
     commit,
     lifecycle,
+    locks,
     receiver,
 )
 
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 
 _MOMENTS: Mapping[str, Moment[..., Any]] = {
+    "on_may_commit": locks.MAY_COMMIT,
     "on_commit": commit.BEFORE_COMMIT,
     "on_committed": commit.COMMITTED,
     "on_previous_gtids": binary_log.PREVIOUS_GTIDS,
@@ -100,6 +102,10 @@ class FaultHooks:
         self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
         """Before a collection step is written; False: it is left out."""
+        return True
+
+    def on_may_commit(self, instance: Instance, group: Group) -> bool:
+        """A group is to be committed; False: whoever asks tries again after a while."""
         return True
 
     def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.faults.fault import Fault
-from tallystick.producers.simulator.faults.logs import is_pure_source
+from tallystick.producers.simulator.faults.logs import groups_between, is_pure_source
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
@@ -136,7 +136,8 @@ class HeaderStaleUnderLock(Fault):
         self, fleet: World, instance: Instance, collection_id: str, step: str, resource: str | None
     ) -> bool:
         """Lock tables around one collection."""
-        groups = instance[BinaryLog].active.groups()
+        active = instance[BinaryLog].active
+        groups = groups_between(instance, (0, 0), (active.number, active.end))
         if (
             step == "enter"
             and self.is_due(fleet)
@@ -145,7 +146,8 @@ class HeaderStaleUnderLock(Fault):
         ):
             self.mark(fleet, instance)
             self._collection = collection_id
-            instance[Innodb].trx_sys = instance[BinaryLog].active.name, groups[-2].end
+            file, older = groups[-2]
+            instance[Innodb].trx_sys = file.name, older.end
             _step(instance, RecordType.BACKUP_LOCK, step="lock", lock="tables", session=9)
         is_it = instance.instance_id == self.injected_in and collection_id == self._collection
         if is_it and step == "leave":

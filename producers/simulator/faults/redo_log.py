@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tallystick.producers.simulator.faults.journal import Event
+    from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
 
+_NEXT_CHECKPOINT_US: Final = 1_000_000
 _HOLE: Final = 16
 _HEADER_OFFSET: Final = 5
 
@@ -34,6 +36,13 @@ class RedoEventFault(JournalFault):
     def __init__(self) -> None:
         super().__init__()
         self.seen: dict[str, dict[int, int]] = {}
+
+    def on_fleet(self, fleet: World) -> None:
+        """See to it that there is a checkpoint before the event, be this one too."""
+        super().on_fleet(fleet)
+        for instance in fleet.instances.values():
+            for delay_us in (0, _NEXT_CHECKPOINT_US):
+                fleet.schedule(fleet.fault_at + delay_us, instance, _write_checkpoint, instance)
 
     def on_server_record(
         self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
@@ -247,3 +256,8 @@ class FlushedRedoLost(JournalFault):
             return (event,)
         self.mark_in(instance_id)
         return (event.but(start=self._flushed[instance_id] - BLOCK_LENGTH),)
+
+
+def _write_checkpoint(_fleet: World, instance: Instance) -> None:
+    if instance.is_running:
+        redo_log.write_checkpoint(instance)

@@ -40,11 +40,10 @@ from tallystick.producers.simulator.server.channels import (
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import LoggedGroup
     from tallystick.producers.simulator.kernel.world import World
+    from tallystick.producers.simulator.server.binary_log import BinlogFile
     from tallystick.producers.simulator.server.channels import Channel
 
 _SETTLED_US: Final = 50_000
@@ -269,13 +268,15 @@ class RelayPositionRegressed(ChannelRowFault):
 
 
 class AppliedAheadOfFlushed(ChannelRowFault):
-    """The flushed relay position is three groups before the applied one, and has not fallen."""
+    """The flushed relay position is where the last applied group begins, and has not fallen.
+
+    A relay log that rotates often may hold no more than this group since the row before.
+    """
 
     number = 46
     name = "applied_ahead_of_flushed"
-    text = "the applied relay position is three groups beyond the flushed one"
+    text = "the applied relay position is a group beyond the flushed one"
     must_fire = frozenset({"applied_within_flushed"})
-    _GROUPS: Final = 3
 
     def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
         shown, earlier = row.channel(channel), before.channel(channel)
@@ -284,9 +285,9 @@ class AppliedAheadOfFlushed(ChannelRowFault):
         if shown is None or earlier is None or status is None or file is None:
             return False
         applied = [group for group in file.groups if group.end <= status["Relay_Log_Pos"]]
-        if len(applied) < self._GROUPS or shown["relay_log_file"] != file.name:
+        if not applied or shown["relay_log_file"] != file.name:
             return False
-        start = applied[-self._GROUPS].start
+        start = applied[-1].start
         if coordinate(file.name, start) < _flushed(earlier):
             return False
         shown["relay_log_position"] = start
@@ -356,19 +357,28 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
             fleet.schedule(fleet.fault_at, source, act, source)
         clog_appliers(self, fleet, after_us=_SETTLED_US)
 
-    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        return any(
+            self._save_offset(fleet, row, channel)
+            for channel in row.instance[ChannelMap].channels.values()
+        )
+
+    def _save_offset(self, fleet: World, row: Row, channel: Channel) -> bool:
         status = row.status(channel)
-        if status is None:
+        if status is None or not channel[Receiver].is_connected:
             return False
         # SHOW REPLICA STATUS was read some moments before the row: its own values must fit.
         file_name, executed = status["Relay_Source_Log_File"], status["Exec_Source_Log_Pos"]
         read = coordinate(status["Source_Log_File"], status["Read_Source_Log_Pos"])
         offset = status["Relay_Log_Pos"]
         file = next((f for f in channel.source[BinaryLog].files if f.name == file_name), None)
-        if file is None or not executed < offset or coordinate(file_name, offset) > read:
+        if file is None or not executed < offset or offset in _event_ends(file):
+            # However long the applier waits here, the offset is right, or not beyond the true one.
+            source = channel.source
+            fleet.schedule(fleet.now + 1, source, administration.flush_binary_logs, source)
+            fleet.schedule(fleet.now + _SETTLED_US, row.instance, _go_on, channel)
             return False
-        ends = {end for logged in file.groups() for end in _event_ends(logged)}
-        if offset in ends or offset in {e.end for e in file.entries}:
+        if coordinate(file_name, offset) > read:
             return False
         self._shown = file_name, offset
         self._channel = channel
@@ -491,11 +501,18 @@ def _is_followable(channel: Channel, logged: LoggedGroup) -> bool:
     )
 
 
+def _go_on(fleet: World, channel: Channel) -> None:
+    channel[Applier].is_scheduled = False
+    applier.wake(fleet, channel)
+
+
 def _flushed(shown: dict[str, Any]) -> tuple[int, int]:
     return coordinate(shown["relay_log_file"], shown["relay_log_position"])
 
 
-def _event_ends(logged: LoggedGroup) -> Iterator[int]:
-    yield logged.start + logged.gtid_length
-    for _, _, start, length, _ in logged.events():
-        yield start + length
+def _event_ends(file: BinlogFile) -> set[int]:
+    ends = {entry.end for entry in file.entries}
+    for logged in file.groups():
+        ends.add(logged.start + logged.gtid_length)
+        ends.update(start + length for _, _, start, length, _ in logged.events())
+    return ends

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import Group
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.channels import Channel
 
@@ -59,7 +60,10 @@ class MasterInfoAhead(ChannelRowFault):
 
 
 class _RelayInfoFault(JournalFault):
-    """Tampers with the writes to one row of slave_relay_log_info until a collection has read it."""
+    """Tampers with the writes to one row of slave_relay_log_info until a collection has read it.
+
+    After such a write the replica commits nothing until then: the next one may be true.
+    """
 
     group = FaultGroup.CHANNEL
     base = BaseHistory.REPLICA
@@ -107,6 +111,13 @@ class _RelayInfoFault(JournalFault):
             "Master_log_pos": source_pos,
         }
         return {**body, "row": row}
+
+    def on_may_commit(self, instance: Instance, group: Group) -> bool:
+        """Wait until it was read."""
+        return self.injected or not any(
+            channel.replica is instance and channel[RelayLogInfo].stored() == torn
+            for channel, torn, _ in self._torn
+        )
 
     def on_row(
         self, fleet: World, instance: Instance, body: dict[str, Any]
