@@ -9,21 +9,17 @@ micro-batch reads is: the time between a record and the end of the micro-batch t
 from __future__ import annotations
 
 import argparse
-import contextlib
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Producer
 
-from benchmarks.latency import READY_S, Auditor
+from benchmarks.latency import READY_S, Auditor, going_on
 from benchmarks.pipeline import JOURNAL_PARTITIONS, topic_settings
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType, Stream
@@ -106,20 +102,6 @@ def produce(servers: str, topic: str, instances: int) -> None:
         second += 1
 
 
-@contextlib.contextmanager
-def fleet_going_on(servers: str, topic: str, instances: int) -> Iterator[None]:
-    """The fleet in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.heartbeats", "--produce", servers, topic]
-    process = subprocess.Popen([*command, "--instances", str(instances)])
-    try:
-        yield
-        if process.poll() is not None:
-            raise SystemExit(f"the fleet ended with {process.returncode}")
-    finally:
-        process.terminate()
-        process.wait()
-
-
 def show(lines: list[dict[str, Any]], first_at: float, instances: int) -> None:
     """Print what was measured of the micro-batches from a time on."""
     counted = [line for line in lines if line.get("at", 0) >= first_at]
@@ -158,7 +140,8 @@ def main() -> None:
             ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, "heartbeats"))
             auditor = Auditor(servers, directory / "audit", topics)
             try:
-                with fleet_going_on(servers, topics["journal_topic"], options.instances):
+                command = ["benchmarks.heartbeats", "--produce", servers, topics["journal_topic"]]
+                with going_on("fleet", *command, "--instances", str(options.instances)):
                     deadline = time.monotonic() + READY_S
                     while len(auditor.lines) < 3 and time.monotonic() < deadline:
                         time.sleep(0.1)

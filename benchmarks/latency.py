@@ -77,18 +77,23 @@ class Auditor:
 
 
 @contextlib.contextmanager
-def load_going_on(servers: str, topic: str, load: Load) -> Iterator[None]:
-    """A load by another process, as its own producer would be."""
-    command = [sys.executable, "-m", "benchmarks.latency", "--load", servers, topic]
-    command += ["--rate", str(load.rate), "--instances", str(load.instances)]
-    process = subprocess.Popen([*command, "--block", str(load.block)])
+def going_on(what: str, *command: str) -> Iterator[None]:
+    """Another process of Python's, as a producer of its own would be; it must not end by itself."""
+    process = subprocess.Popen([sys.executable, "-m", *command])
     try:
         yield
         if process.poll() is not None:
-            raise SystemExit(f"the load ended with {process.returncode}")
+            raise SystemExit(f"the {what} ended with {process.returncode}")
     finally:
         process.terminate()
         process.wait()
+
+
+def load_going_on(servers: str, topic: str, load: Load) -> contextlib.AbstractContextManager[None]:
+    """A load by another process."""
+    command = ["benchmarks.latency", "--load", servers, topic, "--rate", str(load.rate)]
+    command += ["--instances", str(load.instances), "--block", str(load.block)]
+    return going_on("load", *command)
 
 
 def run(servers: str, topic: str, load: Load) -> None:
