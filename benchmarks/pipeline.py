@@ -167,6 +167,7 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
     """The job; one line a micro-batch, then one with the memory at the end."""
     from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
     from tallystick.streaming.session import SessionSettings
+    from tallystick.streaming.table_upkeep import Retention
 
     directory_path = Path(directory)
     done = -1.0
@@ -190,6 +191,8 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
                 bootstrap_servers=servers,
                 checkpoint=directory_path / "checkpoint",
                 output=directory_path / "out",
+                # With it, as `tallystick audit` has it, small files of the tables are put together.
+                retention=Retention(details_days=35, history_days=400),
                 available_now=available_now,
                 **json.loads(topics),
             ),
