@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import pyarrow as pa
@@ -249,16 +249,17 @@ class AuditLog:
         saved: list[JournalKey] = []
         for name in sorted(rows):
             messages = read(name, rows[name])
-            refused = [(row, block) for row, block in messages if isinstance(block, str)]
-            if name not in self._since and len(refused) == len(messages):
+            before, first = _first_block(messages)
+            if name not in self._since and first is None:
                 result = KeyResult(is_known=False)
-                for row, reason in refused:
-                    result.refuse(row, reason)
+                for row, reason in before:
+                    result.refuse(row, str(reason))
             else:
-                result, is_same_again = self._step(name, messages, store)
+                after = chain(before, messages)
+                result, is_same_again = self._step(name, rows[name], first, after, store)
                 is_smaller = _cost(rows[name]) <= self._sizes.get(name, SEGMENT_COST_MIN)
-                if is_same_again and is_smaller and not refused:
-                    logged[name] = [row for row, _ in messages]
+                if is_same_again and is_smaller and not result.dead_letters:
+                    logged[name] = list(rows[name])
                 else:
                     saved.append(name)
             result.journal_bytes = sum(row.length for row in rows[name])
@@ -267,9 +268,23 @@ class AuditLog:
             self._write(logged, saved, results, store)
         return results
 
-    def _step(self, name: JournalKey, messages: Messages, store: Store) -> tuple[KeyResult, bool]:
-        """One instance's messages; and whether whoever reads them again finds the same audit."""
-        first = next((block for _, block in messages if not isinstance(block, str)), None)
+    def _step(
+        self,
+        name: JournalKey,
+        rows: Sequence[BlockRow],
+        first: Block | None,
+        messages: Messages,
+        store: Store,
+    ) -> tuple[KeyResult, bool]:
+        """One instance's step; and whether whoever reads its messages again finds the same audit.
+
+        Args:
+            name: Its journal.
+            rows: Its messages.
+            first: The first block in them.
+            messages: They, decoded.
+            store: Has the log as it was before.
+        """
         audit, begun = self._audit(name, first)
         is_same_again = not begun.observations
         try:
@@ -279,7 +294,7 @@ class AuditLog:
             self._audits.pop(name, None)
             before = AuditLog(self._disabled, store.read())
             audit, begun = before._audit(name, first)
-            result, is_same_again = absorb_singly(audit, messages), False
+            result, is_same_again = absorb_singly(audit, read(name, rows)), False
             result.encode()
         result.put_before(begun)
         self._audits[name] = audit
@@ -369,6 +384,18 @@ class AuditLog:
         number, text = self.next_number, json.dumps(names)
         self.next_number += 1
         return Entry(number, kind, text, data, head_checksum(number, kind, text))
+
+
+def _first_block(
+    messages: Messages,
+) -> tuple[list[tuple[BlockRow, Block | str]], Block | None]:
+    """The messages up to the first that is a block, which are taken out, and that block."""
+    taken = []
+    for row, block in messages:
+        taken.append((row, block))
+        if not isinstance(block, str):
+            return taken, block
+    return taken, None
 
 
 def _journals(entry: Entry) -> list[JournalKey]:

@@ -13,6 +13,7 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.dataset import dataset
 
+from tallystick.coordinates.values.errors import one_line
 from tallystick.streaming import table_checksums
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.tables import SCHEMA_VERSION, TIMESTAMP, TableKind, full_schema
@@ -142,8 +143,7 @@ def _directory_of(table: DeltaTable) -> Path:
 
 
 def _damaged(path: str, error: Exception) -> TableError:
-    reason = " ".join(str(error).split())[:200]
-    return TableError(f"{path!r} is damaged: {reason}. To fix: tallystick rebuild")
+    return TableError(f"{path!r} is damaged: {one_line(error)}. To fix: tallystick rebuild")
 
 
 def is_among(column: str, names: Iterable[str]) -> pc.Expression:

@@ -5,6 +5,7 @@ All reasoning is in the core. What cannot be read, or raises, is kept aside with
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -20,7 +21,7 @@ from tallystick.coordinates.values.errors import BlockError
 from tallystick.streaming.schema import encode_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.events.journal import Block
@@ -129,26 +130,26 @@ class KeyResult:
         self.fleet_events += output.fleet_events
 
 
-Messages = list[tuple[BlockRow, "Block | str"]]
+Messages = Iterator[tuple[BlockRow, "Block | str"]]
 """Of one instance, in the order of its journal: each with its block, or why it cannot be read."""
 
 
 def read(key: JournalKey, rows: Iterable[BlockRow]) -> Messages:
-    """Put messages of one key into the order of the journal, and decode them.
+    """Put messages of one key into the order of the journal, and decode them one by one.
 
     The order of a topic's partition is the order of the journal, and Spark promises none within a
     key after its shuffle, so rows are sorted by partition and offset. Blocks of one key in several
-    partitions (partitions were added to the topic) can only be ordered by their own content.
+    partitions (partitions were added to the topic) can only be ordered by their own content. Few
+    bytes may be many records, so blocks are not kept: those are then decoded twice.
 
     Args:
         key: Whose they are.
         rows: Its messages, in any order.
     """
     ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
-    messages = [(row, _read(key, row)) for row in ordered]
     if len({row.partition for row in ordered}) > 1:
-        messages.sort(key=lambda pair: _journal_position(pair[1]))
-    return messages
+        ordered.sort(key=lambda row: _journal_position(_read(key, row)))
+    return ((row, _read(key, row)) for row in ordered)
 
 
 def absorb_runs(audit: InstanceAudit, messages: Messages) -> KeyResult:

@@ -18,7 +18,7 @@ from tallystick.coordinates.events._block_parts import (
     check_version,
 )
 from tallystick.coordinates.events.journal import ABSENT, COLUMNS, INDEX_COLUMNS
-from tallystick.coordinates.values.errors import BlockError
+from tallystick.coordinates.values.errors import BlockError, one_line
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -63,7 +63,7 @@ def _read_batch(data: memoryview) -> Any:
         # Arrow trusts what it reads until it is asked: offsets, indices, UTF-8.
         batch.validate(full=True)
     except (pa.ArrowException, OSError, ValueError, StopIteration) as error:
-        raise BlockError(f"a block that is no Arrow stream: {_one_line(error)}") from None
+        raise BlockError(f"a block that is no Arrow stream: {one_line(error)}") from None
     return batch
 
 
@@ -186,7 +186,3 @@ def _follow(head: memoryview, table: int, number: int) -> int:
     if not at:
         raise struct.error
     return at + int(_uint32(head, at)[0])
-
-
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())[:200] or type(error).__name__

@@ -17,7 +17,7 @@ import numpy as np
 
 from tallystick.coordinates.events._block_parts import CLUSTER, BlockParts, check_version
 from tallystick.coordinates.events.journal import ABSENT, COLUMNS, SCHEMA_VERSION
-from tallystick.coordinates.values.errors import BlockError
+from tallystick.coordinates.values.errors import BlockError, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     Column = npt.NDArray[Any]
 
 MAGIC = b"TSpk"
-RECORDS_MAX = 2**16
+RECORDS_MAX = 2**13
 """No block has more: what a column has in common takes no bytes, so bytes alone would not limit
 what a block unpacks to."""
 
@@ -386,8 +386,7 @@ def _read_head(data: memoryview) -> tuple[dict[str, Any], int]:
         text = str(data[_HEAD.size : end], "utf-8")
         head: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise BlockError(f"a packed block whose head is no JSON: {reason}") from None
+        raise BlockError(f"a packed block whose head is no JSON: {one_line(error)}") from None
     if type(head) is not dict:
         raise BlockError(f"a packed block whose head is {text[:80]!r}: expected a JSON object")
     version = head.get("schema_version")

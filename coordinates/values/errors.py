@@ -70,3 +70,8 @@ class MissingExtraError(AuditError):
 def install_extra(extra: str) -> str:
     """How to install an extra."""
     return f"To fix: pip install '.[{extra}]' in a clone of tallystick"
+
+
+def one_line(error: object) -> str:
+    """What another program or library says of an error, which may be long and of many lines."""
+    return " ".join(str(error).split())[:200] or type(error).__name__

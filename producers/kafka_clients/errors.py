@@ -12,17 +12,16 @@ AuditError                     coordinates.values.errors
 
 from __future__ import annotations
 
-from tallystick.coordinates.values.errors import AuditError
+from tallystick.coordinates.values.errors import AuditError, one_line
 
 
 class BrokerUnreachableError(AuditError):
     """No broker answers at the address."""
 
     def __init__(self, bootstrap_servers: str, reason: object) -> None:
-        cause = " ".join(str(reason).split())[:200]
         super().__init__(
-            f"No Kafka broker answers at {bootstrap_servers!r} ({cause}). To fix: start one there"
-            " (tallystick broker start) or name another address"
+            f"No Kafka broker answers at {bootstrap_servers!r} ({one_line(reason)}). To fix: start"
+            " one there (tallystick broker start) or name another address"
         )
         self.bootstrap_servers = bootstrap_servers
 

@@ -198,7 +198,7 @@ def test_how_many_records_a_block_has():
 
 
 def test_equal_numbers_take_no_memory():
-    """A few bytes may say that 65,536 records are equal; that is all that is kept of them."""
+    """A few bytes may say that thousands of records are equal; that is all that is kept of them."""
     head, _ = head_of(heartbeat())
     data = packed(head | {"count": RECORDS_MAX, "text_at": [], "texts": []}, b"")
     tracemalloc.start()

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from streaming_journals import history
 
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
+from tallystick.coordinates.events._packed_block import RECORDS_MAX
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
-from tallystick.coordinates.events.journal import cut_into_blocks
+from tallystick.coordinates.events.journal import BlockBuilder, Stream, cut_into_blocks
 from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.values.binlog import EventType
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.streaming import audit_log
 from tallystick.streaming.audit_log import ROW_COST, AuditLog
@@ -279,3 +283,27 @@ def test_a_block_of_another_cluster_than_its_header_is_refused():
     assert ["a block of cluster 'east' with a header of ''"] == [
         letter.reason for letter in result.dead_letters
     ]
+
+
+def test_blocks_of_an_instance_are_not_unpacked_all_at_once():
+    """Few bytes may say much: 240 that are 8,192 events, which take 120 kB unpacked."""
+    builder = BlockBuilder("a")
+    builder.log_event(Stream.BINLOG, EventType.XID, file="b.000001", start=4, length=31, ts=1)
+    one = builder.build()
+    rows = []
+    for at in range(24):
+        columns = {name: np.repeat(column, RECORDS_MAX) for name, column in one.columns.items()}
+        columns["start"] += 31 * (np.arange(RECORDS_MAX) + at * RECORDS_MAX)
+        columns["log_pos"] = columns["start"] + 31
+        block = replace(one, first_sequence=at * RECORDS_MAX, columns=columns)
+        rows.append(BlockRow(encode_block(block), None, 0, at))
+    assert sum(row.length for row in rows) < 20_000
+    OneCluster().step({"a": rows[:1]}, MemoryStore())
+    tracemalloc.start()
+    try:
+        results = OneCluster().step({"a": rows}, MemoryStore())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert results["a"].records == 24 * RECORDS_MAX
+    assert peak < 6_300_000
