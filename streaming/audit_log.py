@@ -43,6 +43,8 @@ SEGMENT_COST_MIN = 1 << 20
 """A segment holds at least blocks of this cost, in bytes."""
 ROW_COST = 2048
 """What reading a block again costs beside its bytes: as much as so many bytes."""
+STATE_COST = 16 * ROW_COST
+"""What a state costs beside its bytes, which are few of an instance on which nothing happens."""
 
 ENTRY_COST_MAX = 64 << 20
 """Blocks of this cost are an entry, and those that follow another one."""
@@ -120,7 +122,7 @@ class AuditLog:
         # Why instances may have been forgotten, and the entry that says so.
         self._forgotten, self._forgotten_at = "", -1
         self._is_damaged = False
-        # By journal: the entry from which on it is made, and how large its state was.
+        # By journal: the entry from which on it is made, and what its state costs.
         self._since: dict[JournalKey, int] = {}
         self._sizes: dict[JournalKey, int] = {}
         # By segment that is not empty, its first entry; of the newest, what came into it.
@@ -149,9 +151,10 @@ class AuditLog:
                 )
             elif entry.kind in {_AUDIT, _MOVED}:
                 [name] = _journals(entry)
-                self._cost += len(entry.data) if entry.kind == _AUDIT else 0
+                cost = len(entry.data) + STATE_COST
+                self._cost += cost if entry.kind == _AUDIT else 0
                 self._states[name] = entry.data
-                self._sizes[name], self._since[name] = len(entry.data), entry.number
+                self._sizes[name], self._since[name] = cost, entry.number
                 self._rows.pop(name, None)
                 self._lost.pop(name, None)
             else:
@@ -252,7 +255,7 @@ class AuditLog:
             before, first = _first_block(messages)
             if name not in self._since and first is None:
                 result = KeyResult(is_known=False)
-                for row, reason in before:
+                for [row], reason in before:
                     result.refuse(row, str(reason))
             else:
                 after = chain(before, messages)
@@ -338,9 +341,10 @@ class AuditLog:
             data, lost = self._state(name)
             if lost.observations:
                 results.setdefault(name, KeyResult()).put_before(lost)
-            self._sizes[name], self._since[name] = len(data), self.next_number
+            cost = len(data) + STATE_COST
+            self._sizes[name], self._since[name] = cost, self.next_number
             kind = _MOVED if name in moved else _AUDIT
-            self._cost += len(data) if kind == _AUDIT else 0
+            self._cost += cost if kind == _AUDIT else 0
             entries.append(self._entry(kind, [name], data))
         for part in _parts(logged):
             for name in part:
@@ -388,11 +392,11 @@ class AuditLog:
 
 def _first_block(
     messages: Messages,
-) -> tuple[list[tuple[BlockRow, Block | str]], Block | None]:
+) -> tuple[list[tuple[Sequence[BlockRow], Block | str]], Block | None]:
     """The messages up to the first that is a block, which are taken out, and that block."""
     taken = []
-    for row, block in messages:
-        taken.append((row, block))
+    for rows, block in messages:
+        taken.append((rows, block))
         if not isinstance(block, str):
             return taken, block
     return taken, None

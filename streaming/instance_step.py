@@ -5,8 +5,10 @@ All reasoning is in the core. What cannot be read, or raises, is kept aside with
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.coordinates.audit.fleet_events import (
@@ -14,15 +16,13 @@ from tallystick.coordinates.audit.fleet_events import (
     FleetEventKind,
     encode_fleet_events,
 )
-from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
-from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, decode_block
+from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit, is_ahead
+from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, decode_blocks
 from tallystick.coordinates.events.journal import concatenate
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.streaming.schema import encode_document
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.results import Finding, Observation
@@ -105,9 +105,10 @@ class KeyResult:
             if of_administration:
                 self.events_document = encode_fleet_events(of_administration)
 
-    def note(self, row: BlockRow) -> None:
-        """A message has a block that was read."""
-        self.newest = max(self.newest, (row.partition, row.offset))
+    def note(self, rows: Sequence[BlockRow]) -> None:
+        """Messages, in order, have blocks that were read."""
+        self.newest = max(self.newest, (rows[-1].partition, rows[-1].offset))
+        self.blocks += len(rows)
 
     def refuse(self, row: BlockRow, reason: str) -> None:
         """Keep a message aside that cannot be read."""
@@ -130,8 +131,9 @@ class KeyResult:
         self.fleet_events += output.fleet_events
 
 
-Messages = Iterator[tuple[BlockRow, "Block | str"]]
-"""Of one instance, in the order of its journal: each with its block, or why it cannot be read."""
+Messages = Iterator[tuple[Sequence[BlockRow], "Block | str"]]
+"""Of one instance, in the order of its journal: one and its block, several of one record each and
+their block, or one and why it cannot be read."""
 
 
 def read(key: JournalKey, rows: Iterable[BlockRow]) -> Messages:
@@ -148,8 +150,28 @@ def read(key: JournalKey, rows: Iterable[BlockRow]) -> Messages:
     """
     ordered = sorted(rows, key=lambda row: (row.partition, row.offset))
     if len({row.partition for row in ordered}) > 1:
-        ordered.sort(key=lambda row: _journal_position(_read(key, row)))
-    return ((row, _read(key, row)) for row in ordered)
+        ordered.sort(key=lambda row: _journal_position(next(_decoded(key, [row]))[1]))
+    return _decoded(key, ordered)
+
+
+def _decoded(key: JournalKey, rows: Iterable[BlockRow]) -> Messages:
+    for refusal, same in groupby(rows, partial(_refusal, key)):
+        if refusal:
+            yield from (([row], refusal) for row in same)
+            continue
+        taken = list(same)
+        messages = ((row.value or b"", row.headers) for row in taken)
+        at = 0
+        for count, block in decode_blocks(messages, key=key.instance_id.encode()):
+            of = taken[at : at + count]
+            at += count
+            if isinstance(block, BlockError):
+                yield of, str(block)
+            elif block.cluster != key.cluster:
+                reason = f"a block of cluster {block.cluster!r} with a header of {key.cluster!r}"
+                yield from (([row], reason) for row in of)
+            else:
+                yield of, block
 
 
 def absorb_runs(audit: InstanceAudit, messages: Messages) -> KeyResult:
@@ -157,16 +179,15 @@ def absorb_runs(audit: InstanceAudit, messages: Messages) -> KeyResult:
     result = KeyResult()
     run: list[Block] = []
     length = 0
-    for row, block in messages:
+    for rows, block in messages:
         if isinstance(block, str):
             _absorb(audit, run, result)
             run, length = [], 0
-            result.refuse(row, block)
+            result.refuse(rows[0], block)
             result.add(audit.note_unreadable(block))
             continue
-        result.note(row)
-        if row.sent_us is not None:
-            result.add(audit.sent(block, row.sent_us))
+        result.note(rows)
+        _compare_times(audit, rows, block, result)
         follows = not run or (block.epoch, block.first_sequence) == (
             run[-1].epoch,
             run[-1].next_sequence,
@@ -180,6 +201,21 @@ def absorb_runs(audit: InstanceAudit, messages: Messages) -> KeyResult:
     return result
 
 
+def _compare_times(
+    audit: InstanceAudit, rows: Sequence[BlockRow], block: Block, result: KeyResult
+) -> None:
+    """Compare the times in a block with those of its messages."""
+    sent = [row.sent_us for row in rows if row.sent_us is not None]
+    if not sent:
+        return
+    if len(rows) == 1 or not is_ahead(block, min(sent)):
+        result.add(audit.sent(block, min(sent)))
+        return
+    for row, record in _one_by_one(rows, block):
+        if row.sent_us is not None:
+            result.add(audit.sent(record, row.sent_us))
+
+
 def absorb_singly(audit: InstanceAudit, messages: Messages) -> KeyResult:
     """Absorb each block alone, so that only those that raise are refused."""
     result = KeyResult()
@@ -190,43 +226,46 @@ def absorb_singly(audit: InstanceAudit, messages: Messages) -> KeyResult:
         alone.encode()
         audit.to_bytes()
 
-    for row, block in messages:
-        if isinstance(block, str):
-            result.refuse(row, block)
-            result.add(audit.note_unreadable(block))
+    for rows, joined in messages:
+        if isinstance(joined, str):
+            result.refuse(rows[0], joined)
+            result.add(audit.note_unreadable(joined))
             continue
-        if row.sent_us is not None:
-            result.add(audit.sent(block, row.sent_us))
-        output, reason = audit.absorb_or_refuse(block, check)
-        result.add(output)
-        if reason:
-            result.refuse(row, reason)
-        else:
-            result.note(row)
-            result.blocks += 1
-            result.records += len(block)
+        for row, block in _one_by_one(rows, joined):
+            if row.sent_us is not None:
+                result.add(audit.sent(block, row.sent_us))
+            output, reason = audit.absorb_or_refuse(block, check)
+            result.add(output)
+            if reason:
+                result.refuse(row, reason)
+            else:
+                result.note([row])
+                result.records += len(block)
     return result
+
+
+def _one_by_one(rows: Sequence[BlockRow], block: Block) -> Iterator[tuple[BlockRow, Block]]:
+    """Each message with its own block."""
+    if len(rows) == 1:
+        yield rows[0], block
+        return
+    for at, row in enumerate(rows):
+        yield row, block.take(at, at + 1)
 
 
 def _journal_position(block: Block | str) -> tuple[int, int]:
     return (-1, -1) if isinstance(block, str) else (block.epoch, block.first_sequence)
 
 
-def _read(key: JournalKey, row: BlockRow) -> Block | str:
-    """The block of a message, or why it cannot be read."""
+def _refusal(key: JournalKey, row: BlockRow) -> str:
+    """Why a message has no block that could be decoded; empty: it may have one."""
     if not key.instance_id:
         return "a message whose key is missing or no UTF-8: expected the instance as key"
     if row.value is None:
         return "a message without a value: expected a block"
     if row.length > BLOCK_BYTES_MAX:
         return f"a block of {row.length} bytes: expected at most {BLOCK_BYTES_MAX}"
-    try:
-        block = decode_block(row.value, key=key.instance_id.encode(), headers=row.headers)
-    except BlockError as error:
-        return str(error)
-    if block.cluster != key.cluster:
-        return f"a block of cluster {block.cluster!r} with a header of {key.cluster!r}"
-    return block
+    return ""
 
 
 def _of_administration(events: Sequence[FleetEvent]) -> list[FleetEvent]:
@@ -243,6 +282,5 @@ def _of_administration(events: Sequence[FleetEvent]) -> list[FleetEvent]:
 def _absorb(audit: InstanceAudit, run: list[Block], result: KeyResult) -> None:
     if run:
         block = run[0] if len(run) == 1 else concatenate(run)
-        result.blocks += len(run)
         result.records += len(block)
         result.add(audit.absorb(block))

@@ -60,6 +60,15 @@ def failure_text(error: Exception) -> str:
     return f"{type(error).__name__}: {shorten(str(error))} ({file}:{frame.lineno})"
 
 
+def is_ahead(block: Block, sent_us: int) -> bool:
+    """Whether a record is later than its message, which Kafka has of a time, microseconds."""
+    return _latest(block) > sent_us + AHEAD_MAX_US
+
+
+def _latest(block: Block) -> int:
+    return int(np.maximum.reduce(block.columns["ts"], initial=0))
+
+
 @dataclass(slots=True)
 class AuditOutput:
     """What one step of an instance's audit brought, in journal order."""
@@ -226,8 +235,7 @@ class InstanceAudit(ServerRecordReader):
 
     def sent(self, block: Block, sent_us: int) -> AuditOutput:
         """A block came in a message that Kafka has of a time, microseconds: nothing is later."""
-        latest = int(np.maximum.reduce(block.columns["ts"], initial=0))
-        was_ahead, self.clock.is_ahead = self.clock.is_ahead, latest > sent_us + AHEAD_MAX_US
+        was_ahead, self.clock.is_ahead = self.clock.is_ahead, is_ahead(block, sent_us)
         if was_ahead or not self.clock.is_ahead:
             return AuditOutput()
         self.reporter.position = (block.epoch, block.first_sequence, self.ts)
@@ -235,7 +243,7 @@ class InstanceAudit(ServerRecordReader):
             ObservationCode.TIME_IMPLAUSIBLE,
             observations.TIME_AFTER_MESSAGE,
             at=f"{block.epoch}:{block.first_sequence}",
-            shown=latest,
+            shown=_latest(block),
             sent=sent_us,
         )
         return self._output()

@@ -19,6 +19,8 @@ from tallystick.coordinates.events.journal import COLUMNS, INDEX_COLUMNS
 from tallystick.coordinates.state_codec import TRANSIENT
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tallystick.coordinates.events.journal import Block
 
 Hashes = npt.NDArray[np.uint32]
@@ -28,6 +30,8 @@ RECENT_MAX = 4096
 _FACTORS = np.random.default_rng(2**14).integers(
     2**62, 2**63, len(COLUMNS) + 1, dtype=np.uint64
 ) | np.uint64(1)
+_OF_ABSENT = 2**32
+"""No value has it, and as the last of all it is where ABSENT points to."""
 
 
 @dataclass(slots=True, eq=False)
@@ -56,7 +60,7 @@ class RecentRecords:
     def compact(self) -> None:
         """Bring everything into the one array that is saved."""
         if self._blocks:
-            parts = [self._hashes, *map(record_hashes, self._blocks)]
+            parts = [self._hashes, record_hashes(self._blocks)]
             self._hashes = np.concatenate(parts)[-RECENT_MAX:]
             self._blocks = []
 
@@ -70,7 +74,7 @@ class RecentRecords:
         self.compact()
         first = self.next_sequence - len(self._hashes)
         forgotten = min(max(0, first - again.first_sequence), len(again))
-        known = record_hashes(again)[forgotten:]
+        known = record_hashes([again])[forgotten:]
         at = again.first_sequence + forgotten - first
         different = (self._hashes[at : at + len(known)] != known).nonzero()[0]
         if not len(different):
@@ -78,18 +82,34 @@ class RecentRecords:
         return again.first_sequence + forgotten + int(different[0]), forgotten
 
 
-def record_hashes(block: Block) -> Hashes:
-    """A hash of each record's content: all but epoch and sequence number."""
-    mixed = np.zeros(len(block), dtype=np.uint64)
-    dictionaries = {"channel": block.channels, "file": block.files, "sid": block.sids}
-    for factor, (name, column) in zip(_FACTORS[1:], block.columns.items(), strict=True):
-        values: npt.NDArray[Any] = column
+def record_hashes(blocks: Sequence[Block]) -> Hashes:
+    """A hash of each record's content: all but epoch and sequence number.
+
+    Args:
+        blocks: At least one; each follows the one before.
+    """
+    mixed = np.zeros(sum(map(len, blocks)), dtype=np.uint64)
+    for factor, name in zip(_FACTORS[1:], COLUMNS, strict=True):
+        columns: list[npt.NDArray[Any]] = [block.columns[name] for block in blocks]
         if name in INDEX_COLUMNS:
-            names = (zlib.crc32(value.encode()) for value in dictionaries[name])
-            values = np.array([*names, 2**32], dtype=np.uint64)[column]  # ABSENT is the last one
-        mixed += values.astype(np.uint64) * factor
-    texts = [zlib.crc32(text.encode()) for text in block.texts.values()]
-    mixed[list(block.texts)] += np.array(texts, dtype=np.uint64) * _FACTORS[0]
+            dictionaries = (block.dictionaries[name] for block in blocks)
+            columns = [*map(_hashes_of_values, columns, dictionaries)]
+        mixed += np.concatenate(columns).astype(np.uint64) * factor
+    first = blocks[0].first_sequence
+    texts = {
+        block.first_sequence - first + index: zlib.crc32(text.encode())
+        for block in blocks
+        for index, text in block.texts.items()
+    }
+    mixed[list(texts)] += np.array([*texts.values()], dtype=np.uint64) * _FACTORS[0]
     mixed ^= mixed >> np.uint64(32)
     hashes: Hashes = (mixed * _FACTORS[0] >> np.uint64(32)).astype(np.uint32)
+    return hashes
+
+
+def _hashes_of_values(
+    column: npt.NDArray[np.int32], values: Sequence[str]
+) -> npt.NDArray[np.uint64]:
+    names = (zlib.crc32(value.encode()) for value in values)
+    hashes: npt.NDArray[np.uint64] = np.array([*names, _OF_ABSENT], dtype=np.uint64)[column]
     return hashes

@@ -20,7 +20,7 @@ from tallystick.coordinates.events.journal import ABSENT, COLUMNS, SCHEMA_VERSIO
 from tallystick.coordinates.values.errors import BlockError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -66,12 +66,15 @@ _HEAD_FIELDS: dict[str, tuple[type, type | None]] = {
     **dict.fromkeys((*_DICTIONARIES.values(), "texts"), (list, str)),
     **dict.fromkeys((*_OF_COLUMNS, *_MORE), (list, int)),
 }
+_NOTHING = [0] * len(COLUMNS)
 _OPTIONAL: dict[str, Any] = {
     CLUSTER: "",
-    **{name: [0] * len(COLUMNS) for name in ("widths", "masks")},
+    **dict.fromkeys(("widths", "masks"), _NOTHING),
     **{name: [] for name in (*_DICTIONARIES.values(), "texts", *_MORE)},
 }
 """What a head need not say."""
+_AFTER_THE_HEAD = ("run_at", "run_start", "log_pos_after")
+_IN_COMMON = ("epoch", "instance_id", CLUSTER, *_DICTIONARIES.values())
 _least, _greatest = np.minimum.reduce, np.maximum.reduce
 
 
@@ -184,31 +187,29 @@ def _pack(column: Column, masks: dict[bytes, int]) -> _Packed:
 # Reading
 
 
-def read_packed(data: memoryview) -> BlockParts:
+Head = dict[str, Any]
+"""What is in front of a block's masks and codes: all of ``_HEAD_FIELDS``, of their types."""
+
+
+def read_packed(data: memoryview, head: Head, at: int) -> BlockParts:
     """Read the packed form.
+
+    Args:
+        data: All of it.
+        head: Its head.
+        at: Where the head ends.
 
     Raises:
         BlockError: The bytes have another one.
     """
-    head, at = _read_head(data)
     count = head["count"]
     if not 0 < count <= RECORDS_MAX:
         raise BlockError(f"a packed block of {count} records: expected 1 to {RECORDS_MAX}")
     columns, bounds = _unpack(data, at, head)
     _follow(columns, bounds, head)
-    for name, key in _DICTIONARIES.items():
-        low, high = bounds[name]
-        if low < ABSENT or high >= len(head[key]):
-            raise BlockError(
-                f"a packed block whose column {name!r} has indices from {low} to {high}: expected"
-                f" {ABSENT} to {len(head[key]) - 1}, as it has {len(head[key])} {key}"
-            )
-    metadata = {name: b"%d" % head[name] for name in _NUMBERS}
-    metadata["instance_id"] = head["instance_id"].encode()
-    if head[CLUSTER]:
-        metadata[CLUSTER] = head[CLUSTER].encode()
+    _check_indices(bounds, head)
     return BlockParts(
-        metadata=metadata,
+        metadata=metadata_of(head),
         columns={name: columns[name] for name in _NAMES},
         dictionaries={name: head[key] for name, key in _DICTIONARIES.items()},
         texts=_texts(head["text_at"], head["texts"], count),
@@ -216,9 +217,69 @@ def read_packed(data: memoryview) -> BlockParts:
     )
 
 
-def _unpack(
-    data: memoryview, at: int, head: dict[str, Any]
-) -> tuple[Columns, dict[str, tuple[int, int]]]:
+def is_all_of_a_record(data: memoryview, head: Head, at: int) -> bool:
+    """Whether a head says all of a block, which has one record."""
+    return (
+        head["count"] == 1
+        and len(data) == at
+        and len(head["least"]) == len(COLUMNS)
+        and not any(map(head.get, _AFTER_THE_HEAD))
+        and head["widths"] == head["masks"] == _NOTHING
+    )
+
+
+def goes_on(before: Head, head: Head) -> bool:
+    """Whether the record of a head comes right after another's, and its indices mean the same."""
+    return before["first_sequence"] + 1 == head["first_sequence"] and all(
+        before[name] == head[name] for name in _IN_COMMON
+    )
+
+
+def join_records(heads: Sequence[Head]) -> BlockParts:
+    """Blocks of one record, of which each goes on after the one before, as one.
+
+    Raises:
+        BlockError: One of them cannot be.
+    """
+    rows = [head["least"] for head in heads]
+    bounds = {name: (min(column), max(column)) for name, *column in zip(_NAMES, *rows, strict=True)}
+    for name, (low, high) in bounds.items():
+        _check_range(name, low, high)
+    _check_indices(bounds, heads[0])
+    table = np.array(rows, dtype=np.int64).T
+    texts = [_texts(head["text_at"], head["texts"], 1) for head in heads]
+    return BlockParts(
+        metadata=metadata_of(heads[0]) | {"count": b"%d" % len(heads)},
+        columns={
+            name: column.astype(dtype)
+            for column, (name, dtype) in zip(table, COLUMNS.items(), strict=True)
+        },
+        dictionaries={name: heads[0][key] for name, key in _DICTIONARIES.items()},
+        texts={at: text for at, found in enumerate(texts) for text in found.values()},
+        bounds=bounds,
+    )
+
+
+def metadata_of(head: Head) -> dict[str, bytes]:
+    """What a message's headers have of it."""
+    metadata = {name: b"%d" % head[name] for name in _NUMBERS}
+    metadata["instance_id"] = head["instance_id"].encode()
+    if head[CLUSTER]:
+        metadata[CLUSTER] = head[CLUSTER].encode()
+    return metadata
+
+
+def _check_indices(bounds: Mapping[str, tuple[int, int]], head: Head) -> None:
+    for name, key in _DICTIONARIES.items():
+        low, high = bounds[name]
+        if low < ABSENT or high >= len(head[key]):
+            raise BlockError(
+                f"a packed block whose column {name!r} has indices from {low} to {high}: expected"
+                f" {ABSENT} to {len(head[key]) - 1}, as it has {len(head[key])} {key}"
+            )
+
+
+def _unpack(data: memoryview, at: int, head: Head) -> tuple[Columns, dict[str, tuple[int, int]]]:
     """The columns, but for those that follow from others, and their bounds."""
     count, least, widths, masks = (head[name] for name in ("count", *_OF_COLUMNS))
     if not len(least) == len(widths) == len(masks) == len(COLUMNS):
@@ -325,7 +386,7 @@ def _check_range(name: str, low: int, high: int) -> None:
         )
 
 
-def _follow(columns: Columns, bounds: dict[str, tuple[int, int]], head: dict[str, Any]) -> None:
+def _follow(columns: Columns, bounds: dict[str, tuple[int, int]], head: Head) -> None:
     """Add the columns that follow from others."""
     at, starts, after = head["run_at"], head["run_start"], head["log_pos_after"]
     followed = []
@@ -375,8 +436,12 @@ def _texts(at: list[int], texts: list[str], count: int) -> dict[int, str]:
     return found
 
 
-def _read_head(data: memoryview) -> tuple[dict[str, Any], int]:
-    """The head, each field of its type, and where it ends."""
+def read_head(data: memoryview) -> tuple[Head, int]:
+    """The head, and where it ends.
+
+    Raises:
+        BlockError: The bytes begin otherwise, or it has another form.
+    """
     if len(data) < _HEAD.size:
         raise BlockError(f"a packed block of {len(data)} bytes that is cut short before its head")
     end = _HEAD.size + _HEAD.unpack_from(data)[1]
@@ -410,7 +475,7 @@ def _read_head(data: memoryview) -> tuple[dict[str, Any], int]:
     return head, end
 
 
-def _check_text(head: dict[str, Any]) -> None:
+def _check_text(head: Head) -> None:
     for name, (kind, of) in _HEAD_FIELDS.items():
         if str in (kind, of):
             try:

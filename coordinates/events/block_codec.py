@@ -11,13 +11,29 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.events import _packed_block
 from tallystick.coordinates.events._arrow_block import read_arrow
-from tallystick.coordinates.events._block_parts import CLUSTER, METADATA_KEYS, bounds_of
+from tallystick.coordinates.events._block_parts import (
+    CLUSTER,
+    METADATA_KEYS,
+    BlockParts,
+    bounds_of,
+)
 from tallystick.coordinates.events._field_checks import FieldError, instance_name
-from tallystick.coordinates.events._packed_block import RECORDS_MAX, pack_block, read_packed
+from tallystick.coordinates.events._packed_block import (
+    MAGIC,
+    RECORDS_MAX,
+    Head,
+    goes_on,
+    is_all_of_a_record,
+    join_records,
+    metadata_of,
+    pack_block,
+    read_head,
+    read_packed,
+)
 from tallystick.coordinates.events._record_checks import check_records
 from tallystick.coordinates.events.journal import SCHEMA_VERSION, Block
 from tallystick.coordinates.values._gtid_text import read_sid
@@ -25,10 +41,12 @@ from tallystick.coordinates.values.checksum import checksum
 from tallystick.coordinates.values.errors import BlockError, GtidSetParseError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 BLOCK_BYTES_MAX = 16 * 2**20
 """No block is larger; a producer splits long before, at its broker's limit."""
+JOINED_MAX = 1024
+"""So many blocks of one record are read as one at most."""
 
 _read_number = re.compile(rb"0|[1-9][0-9]{0,18}").fullmatch
 _INT64_MAX = 2**63 - 1
@@ -66,12 +84,11 @@ def block_headers(block: Block) -> list[tuple[str, bytes]]:
     return [*headers, (CLUSTER, block.cluster.encode())] if block.cluster else headers
 
 
-def decode_block(
-    data: bytes,
-    *,
-    key: bytes | None = None,
-    headers: Iterable[tuple[str, bytes]] | None = None,
-) -> Block:
+Headers = Collection[tuple[str, bytes | None]]
+"""Of a message."""
+
+
+def decode_block(data: bytes, *, key: bytes | None = None, headers: Headers | None = None) -> Block:
     """Read the value of a message.
 
     Args:
@@ -84,18 +101,83 @@ def decode_block(
         BlockError: The bytes are no block of this version, have changed since it was made, or a
             record in it is impossible.
     """
-    form = _unsealed(data)
-    is_packed = form[: len(_packed_block.MAGIC)] == _packed_block.MAGIC
-    parts = read_packed(form) if is_packed else read_arrow(form)
-    metadata = parts.metadata
-    instance_id = _read_name(metadata["instance_id"], "instance")
-    cluster = _read_name(metadata[CLUSTER], CLUSTER) if CLUSTER in metadata else ""
+    [(_, block)] = decode_blocks([(data, headers)], key=key)
+    if isinstance(block, BlockError):
+        raise block
+    return block
+
+
+def decode_blocks(
+    messages: Iterable[tuple[bytes, Headers | None]], *, key: bytes | None = None
+) -> Iterator[tuple[int, Block | BlockError]]:
+    """Read the values of messages of one key, one after the other.
+
+    To read a block of one record costs as much as to read hundreds, and a server on which nothing
+    happens has only such: those that follow each other are read as one block.
+
+    Args:
+        messages: Value and headers of each, as of ``decode_block``.
+        key: As there.
+
+    Yields:
+        Of how many messages, one after the other, the next block is; of several each has one
+        record. Or why the next message has none.
+    """
+    heads: list[Head] = []
+    for data, headers in messages:
+        try:
+            form = _unsealed(data)
+            is_packed = form[: len(MAGIC)] == MAGIC
+            head, at = read_head(form) if is_packed else ({}, 0)
+            is_record = is_packed and is_all_of_a_record(form, head, at)
+            if heads and not (is_record and goes_on(heads[-1], head) and len(heads) < JOINED_MAX):
+                yield from _blocks_of_records(heads)
+                heads = []
+            if is_record:
+                _check_message(metadata_of(head), key, headers)
+                heads.append(head)
+                continue
+            parts = read_packed(form, head, at) if is_packed else read_arrow(form)
+            _check_message(parts.metadata, key, headers)
+            block: Block | BlockError = _block_of(parts)
+        except BlockError as error:
+            yield from _blocks_of_records(heads)
+            heads, block = [], error
+        yield 1, block
+    yield from _blocks_of_records(heads)
+
+
+def _blocks_of_records(heads: Sequence[Head]) -> Iterator[tuple[int, Block | BlockError]]:
+    """The one block of all of them; if one of them cannot be, one of each."""
+    if not heads:
+        return
+    try:
+        yield len(heads), _block_of(join_records(heads))
+    except BlockError as error:
+        if len(heads) == 1:
+            yield 1, error
+            return
+        for head in heads:
+            yield from _blocks_of_records([head])
+
+
+def _check_message(
+    metadata: Mapping[str, bytes], key: bytes | None, headers: Headers | None
+) -> None:
+    """Compare a message's key and headers with what its block has."""
     if key is not None and key != metadata["instance_id"]:
+        instance_id = _read_name(metadata["instance_id"], "instance")
         raise BlockError(
             f"a block of instance {instance_id!r} under the key {key[:80]!r}: expected the instance"
         )
     if headers is not None:
         _check_headers(headers, metadata)
+
+
+def _block_of(parts: BlockParts) -> Block:
+    metadata = parts.metadata
+    instance_id = _read_name(metadata["instance_id"], "instance")
+    cluster = _read_name(metadata[CLUSTER], CLUSTER) if CLUSTER in metadata else ""
     epoch, first_sequence = _number(metadata, "epoch"), _number(metadata, "first_sequence")
     where = f"block of instance {instance_id!r}, epoch {epoch}, from {first_sequence}"
     _check_count(len(parts.columns["stream"]), _number(metadata, "count"), first_sequence, where)
@@ -186,7 +268,7 @@ def _number(metadata: Mapping[str, bytes], name: str) -> int:
     return number
 
 
-def _check_headers(headers: Iterable[tuple[str, bytes]], metadata: Mapping[str, bytes]) -> None:
+def _check_headers(headers: Headers, metadata: Mapping[str, bytes]) -> None:
     missing = {*METADATA_KEYS, *([CLUSTER] if CLUSTER in metadata else [])}
     for name, value in headers:
         if name in METADATA_KEYS or name == CLUSTER:

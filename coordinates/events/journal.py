@@ -161,6 +161,11 @@ class Block:
         return len(self.columns["stream"])
 
     @property
+    def dictionaries(self) -> dict[str, tuple[str, ...]]:
+        """By index column what its indices mean."""
+        return {"channel": self.channels, "file": self.files, "sid": self.sids}
+
+    @property
     def next_sequence(self) -> int:
         """Sequence number of the record after the block."""
         return self.first_sequence + len(self)
@@ -447,7 +452,11 @@ def concatenate(blocks: Sequence[Block]) -> Block:
     if not blocks:
         raise JournalError("expected at least one block, got none")
     first = blocks[0]
+    meanings = first.dictionaries
     dictionaries: dict[str, _Dictionary] = {name: _Dictionary() for name in INDEX_COLUMNS}
+    for name, values in meanings.items():
+        for value in values:
+            dictionaries[name].add(value)
     parts: dict[str, list[npt.NDArray[Any]]] = {name: [] for name in COLUMNS}
     texts: dict[int, str] = {}
     expected = first.first_sequence
@@ -464,14 +473,13 @@ def concatenate(blocks: Sequence[Block]) -> Block:
                 f"{block.cluster!r}, {block.epoch}, {block.first_sequence}"
             )
         texts.update((i + expected - first.first_sequence, t) for i, t in block.texts.items())
-        for name in COLUMNS:
-            column = block.columns[name]
-            if name in dictionaries:
-                values = {"channel": block.channels, "file": block.files, "sid": block.sids}[name]
-                mapping = np.array(
-                    [*(dictionaries[name].add(value) for value in values), ABSENT], dtype=np.int32
-                )
-                column = mapping[column]
+        columns = dict(block.columns)
+        for name, values in block.dictionaries.items():
+            # Most blocks of a journal that follow each other name the same, or nothing.
+            if values and values != meanings[name]:
+                numbers = [dictionaries[name].add(value) for value in values]
+                columns[name] = np.array([*numbers, ABSENT], dtype=np.int32)[columns[name]]
+        for name, column in columns.items():
             parts[name].append(column)
         expected = block.next_sequence
     return Block(

@@ -11,16 +11,26 @@ from hypothesis import strategies as st
 
 from tallystick.coordinates.events.block_codec import (
     BLOCK_BYTES_MAX,
+    JOINED_MAX,
     block_headers,
     decode_block,
+    decode_blocks,
     encode_block,
     seal,
 )
-from tallystick.coordinates.events.journal import BlockBuilder, RecordType, Stream
+from tallystick.coordinates.events.journal import (
+    COLUMNS,
+    BlockBuilder,
+    RecordType,
+    Stream,
+    concatenate,
+    cut_into_blocks,
+)
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.errors import BlockError
 from tests.support.arrow_blocks import encode_arrow
 from tests.support.block_samples import blocks, changed, make_block, same
+from tests.support.packed_blocks import head_of, heartbeats, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -204,3 +214,84 @@ def test_garbled_streams_are_read_or_refused(good, at, flip, length):
         except BlockError:
             continue
         assert len(block) == 5
+
+
+def check_as_alone(messages: list[tuple[bytes, object]]) -> list[int]:
+    """Messages read together: the same records and errors as one by one; of how many each is."""
+    at, counts = 0, []
+    for count, block in decode_blocks(messages):
+        found: list[Block | str] = []
+        for data, headers in messages[at : at + count]:
+            try:
+                found.append(decode_block(data, headers=headers))
+            except BlockError as error:
+                found.append(str(error))
+        if isinstance(block, BlockError):
+            assert found == [str(block)]
+        else:
+            assert all(len(one) == 1 for one in found) or count == 1
+            assert same(block, concatenate(found))
+        at += count
+        counts.append(count)
+    assert at == len(messages)
+    return counts
+
+
+@given(blocks(), st.data())
+@settings(max_examples=60, deadline=None)
+def test_blocks_that_follow_each_other_are_read_as_alone(block, data):
+    """Of one record or several, in both forms; some are damaged, or have headers of another."""
+    messages = []
+    for piece in cut_into_blocks(block, data.draw(st.integers(1, 2))):
+        value = data.draw(st.sampled_from([encode_block, encode_arrow]))(piece)
+        if data.draw(st.integers(0, 5)) == 0:
+            value = value[:-1]
+        of = block if data.draw(st.integers(0, 5)) == 0 else piece
+        messages.append((value, block_headers(of)))
+    check_as_alone(messages)
+
+
+def test_records_of_a_quiet_server_are_one_block():
+    """As long as they follow each other, and up to a number."""
+    messages = [(encode_block(one), block_headers(one)) for one in heartbeats(JOINED_MAX + 5)]
+    assert check_as_alone(messages[:7]) == [7]
+    assert check_as_alone(messages) == [JOINED_MAX, 5]
+    assert check_as_alone(messages[:3] + messages[4:6]) == [3, 2]
+    assert check_as_alone(messages[:3] + messages[:2]) == [3, 2]
+    assert check_as_alone([*messages[:3], (b"rubbish", None), messages[3]]) == [3, 1, 1]
+    wrong = messages[3][0], messages[4][1]
+    assert check_as_alone([*messages[:3], wrong, messages[4]]) == [3, 1, 1]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"least": {"ts": -5}},
+        {"least": {"ts": 2**63}},
+        {"least": {"type": 99}},
+        {"least": {"file": 0}},
+        {"text_at": [1], "texts": ["?"]},
+        {"text_at": [0], "texts": ["one", "two"]},
+    ],
+)
+def test_an_impossible_record_among_others_is_alone(change):
+    """What is before and after it is read."""
+    messages = [(encode_block(one), None) for one in heartbeats(5)]
+    head, _ = head_of(messages[2][0])
+    for name, number in change.get("least", {}).items():
+        head["least"][list(COLUMNS).index(name)] = number
+    messages[2] = packed(head | {k: v for k, v in change.items() if k != "least"}, b""), None
+    assert check_as_alone(messages) == [1, 1, 1, 1, 1]
+    assert isinstance([*decode_blocks(messages)][2][1], BlockError)
+
+
+def test_records_of_several_lives_or_instances_are_no_block():
+    """Of another epoch, another instance, another cluster; or with other files."""
+    first, second = heartbeats(2)
+    for other in (
+        dataclasses.replace(second, epoch=5),
+        dataclasses.replace(second, instance_id="b"),
+        dataclasses.replace(second, cluster="east"),
+        dataclasses.replace(second, files=("binlog.000009",)),
+    ):
+        assert check_as_alone([(encode_block(one), None) for one in (first, other)]) == [1, 1]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import struct
 import tracemalloc
 from dataclasses import replace
 from typing import Any
@@ -14,28 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.coordinates.events._block_parts import bounds_of
-from tallystick.coordinates.events._packed_block import RECORDS_MAX, pack_block, read_packed
+from tallystick.coordinates.events._packed_block import (
+    RECORDS_MAX,
+    pack_block,
+    read_head,
+    read_packed,
+)
 from tallystick.coordinates.events.block_codec import decode_block, encode_block, seal
 from tallystick.coordinates.events.journal import COLUMNS, Block, BlockBuilder, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.errors import BlockError
 from tests.support.block_samples import SID, make_block, same, without_records
+from tests.support.packed_blocks import HEAD, head_of, packed
 
-HEAD = struct.Struct("<4sI")
 TS, START = (list(COLUMNS).index(name) for name in ("ts", "start"))
-
-
-def head_of(data: bytes) -> tuple[dict[str, Any], bytes]:
-    """The head of a block, and what comes between it and the checksum."""
-    end = HEAD.size + HEAD.unpack_from(data)[1]
-    head = json.loads(data[HEAD.size : end])
-    return {"widths": [0] * 19, "masks": [0] * 19} | head, data[end:-8]
-
-
-def packed(head: Any, columns: bytes) -> bytes:
-    """A message of a head and columns."""
-    text = json.dumps(head).encode()
-    return seal(HEAD.pack(b"TSpk", len(text)) + text + columns)
 
 
 def heartbeat(ts: int = 1_700_000_000_000_000) -> bytes:
@@ -133,7 +123,8 @@ def test_any_numbers_of_a_long_block_are_read_back(data):
         most = {"start": 2**62, "log_pos": 2**32 - 1}.get(name, 2**63 - 2)
         column[at] = data.draw(st.integers(-1, most))
     changed = replace(block, columns=columns)
-    parts = read_packed(memoryview(pack_block(changed)))
+    form = memoryview(pack_block(changed))
+    parts = read_packed(form, *read_head(form))
     assert all(np.array_equal(parts.columns[name], columns[name]) for name in COLUMNS)
     assert parts.bounds == bounds_of(columns)
 

@@ -24,6 +24,7 @@ from tallystick.streaming.audit_log import ROW_COST, AuditLog
 from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
 from tallystick.streaming.schema import SEGMENTS
 from tests.support.audit_steps import MemoryStore
+from tests.support.packed_blocks import heartbeat_values
 
 SEEDS = (0, 4, 63)
 Rows = dict[str, list[BlockRow]]
@@ -70,6 +71,7 @@ def shown(results: dict[str, KeyResult]) -> dict[str, tuple[bytes, bytes]]:
 def small_segments(monkeypatch):
     """Each step, or nearly, begins another segment."""
     monkeypatch.setattr(audit_log, "SEGMENT_COST_MIN", ROW_COST)
+    monkeypatch.setattr(audit_log, "STATE_COST", 0)
     monkeypatch.setattr(audit_log, "SEGMENTS", 4)
 
 
@@ -162,6 +164,32 @@ def test_blocks_are_written_not_states():
         sizes.append(len(entry.data) - len(row.value))
     assert entry.kind == "rows"
     assert max(sizes) < 2_000
+
+
+def test_a_small_state_is_written_seldom_too():
+    """To write one takes as long as to read the messages of many micro-batches."""
+    store, log = MemoryStore(), OneCluster()
+    for offset, value in enumerate(heartbeat_values(100)):
+        log.step({"a": [BlockRow(value, None, 0, offset)]}, store)
+    kinds = [entry.kind for _, entry in store.read()]
+    assert kinds.count("rows") > 10 * (kinds.count("audit") + kinds.count("moved"))
+
+
+def test_a_record_later_than_its_message_is_noted_once():
+    """Also where the messages of several records are read as one."""
+    for ahead in ({1}, {0, 1}, {2, 3, 5}):
+        rows = [
+            BlockRow(value, None, 0, at, 1_000_000 * at - (10**12 if at in ahead else 0))
+            for at, value in enumerate(heartbeat_values(6))
+        ]
+        together = OneCluster().step({"a": rows}, MemoryStore())["a"]
+        log, alone = OneCluster(), []
+        for row in rows:
+            alone += log.step({"a": [row]}, MemoryStore())["a"].observations
+        assert [(one.at, one.data) for one in together.observations] == [
+            (one.at, one.data) for one in alone
+        ]
+        assert len(alone) == (2 if 5 in ahead else 1)
 
 
 def test_what_is_refused_is_not_read_again():

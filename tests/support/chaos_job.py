@@ -221,6 +221,7 @@ class Job:
             }
             with (
                 patch.object(audit_log, "SEGMENT_COST_MIN", 3 * audit_log.ROW_COST),
+                patch.object(audit_log, "STATE_COST", 0),
                 patch.object(fleet_log, "LOG_ENTRIES_MAX", 4),
             ):
                 results, outputs = of.step(of_bucket, orders, audits, fleets)
