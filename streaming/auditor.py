@@ -8,7 +8,9 @@ by the Python worker between micro-batches, and their logs are in the state stor
 
 from __future__ import annotations
 
+import json
 import uuid
+from binascii import a2b_base64
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -213,7 +215,7 @@ def _rows_of(frame: pd.DataFrame) -> Iterator[tuple[JournalKey, BlockRow]]:
             journal,
             BlockRow(
                 value=value,
-                headers=None if headers is None else [(h["key"], h["value"]) for h in headers],
+                headers=None if headers is None else [*map(_header, json.loads(headers))],
                 partition=int(partition),
                 offset=int(offset),
                 sent_us=None if pd.isna(sent_us) else int(sent_us),
@@ -221,6 +223,12 @@ def _rows_of(frame: pd.DataFrame) -> Iterator[tuple[JournalKey, BlockRow]]:
                 key=key,
             ),
         )
+
+
+def _header(header: dict[str, str]) -> tuple[str, bytes | None]:
+    # What is NULL is not written at all.
+    value = header.get("value")
+    return header.get("key", ""), None if value is None else a2b_base64(value)
 
 
 def _read_rows(messages: Iterable[BlockRow]) -> Iterator[dict[str, Any]]:

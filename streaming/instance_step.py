@@ -31,7 +31,7 @@ RUN_RECORDS_MAX = 8192
 """Small blocks that follow each other are absorbed together, up to this many records: the audit
 costs about as much for ten records as for a thousand."""
 
-Headers = list[tuple[str, bytes]]
+Headers = list[tuple[str, bytes | None]]
 _OF_ADMINISTRATION = frozenset(
     {FleetEventKind.BOOT, FleetEventKind.CHANNEL, FleetEventKind.CLONE, FleetEventKind.LINEAGE}
 )

@@ -31,7 +31,7 @@ BLOCK_ROWS = StructType(
         StructField("cluster", StringType()),
         StructField("instance_id", StringType()),
         StructField("value", BinaryType()),
-        StructField("headers", HEADERS),
+        StructField("headers", StringType()),
         StructField("partition", IntegerType()),
         StructField("offset", LongType()),
         StructField("sent_us", LongType()),
@@ -41,9 +41,9 @@ BLOCK_ROWS = StructType(
 )
 """What goes into the auditor: one row a block, ``cluster`` being the message's header of that name
 (empty without one), ``instance_id`` its key as text (empty if it can be no instance's name);
-``headers`` NULL where they are not known; ``value`` cut if
-it is too large for a block, and then ``bytes`` is what it was; the beginning of the ``key``;
-``sent_us`` its time in Kafka, microseconds."""
+``headers`` as JSON of ``HEADERS``, values in base64, as pandas makes objects of structs one by one;
+NULL where they are not known; ``value`` cut if it is too large for a block, and then ``bytes`` is
+what it was; the beginning of the ``key``; ``sent_us`` its time in Kafka, microseconds."""
 
 KEY_BYTES_MAX = 1_000
 HEADERS_BYTES_MAX = 100_000

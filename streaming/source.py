@@ -102,7 +102,7 @@ def read_journal(
         F.when(is_whole, F.col("value"))
         .otherwise(_cut("value", DEAD_LETTER_BYTES_MAX))
         .alias("value"),
-        F.expr(_HEADERS).alias("headers"),
+        F.to_json(F.expr(_HEADERS)).alias("headers"),
         "partition",
         "offset",
         F.unix_micros("timestamp").alias("sent_us"),
