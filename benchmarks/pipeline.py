@@ -52,7 +52,6 @@ SOURCES, REPLICAS = 4, 3
 JSON_TOPIC = "benchmark.json"
 COLUMN_BLOCK = 4096
 READY_S = 180.0
-LATENCY_PAUSE_S = 0.25
 
 
 # The same histories, as blocks and as JSON

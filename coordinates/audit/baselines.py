@@ -43,7 +43,6 @@ class ChannelBaselines:
     source_instance: str | None = None
     receiver_stopped_at: int | None = None
     """Moment of the last STOP; None: the receiver runs, or was not seen to stop."""
-    has_reset: bool = False
     stopped: list[str] = field(default_factory=list)
     """Threads that the previous row showed as stopped without an error."""
     master_info: MasterInfoWrite | None = None

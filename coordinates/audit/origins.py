@@ -78,7 +78,6 @@ class Contradiction(NamedTuple):
     gtids: GtidSet
     at: JournalPosition
     shown_by: str
-    lineages: tuple[int, int]
     is_hidden: bool
 
 
@@ -356,7 +355,6 @@ class Origins:
                             part.restrict(sid),
                             shown[1].at,
                             shown[0],
-                            (a.lineage, b.lineage),
                             is_hidden,
                         )
                     )

@@ -161,16 +161,6 @@ def format_log_file_name(base_name: str, file_number: int) -> str:
     return f"{base_name}.{file_number:0{FILE_NUMBER_DIGITS_MIN}}"
 
 
-def next_file_name(file_name: str) -> str:
-    """Name the file that follows in the same family.
-
-    Raises:
-        CoordinateError: The name is malformed.
-    """
-    base_name, file_number = parse_log_file_name(file_name)
-    return format_log_file_name(base_name, file_number + 1)
-
-
 def strip_directory(path: str) -> str:
     """Take the file name off a path: info tables and index files have `./relay-bin.000001`."""
     return re.split(r"[/\\]", path)[-1]

@@ -49,11 +49,6 @@ class GrowingGtidSet:
         bounds = self._bounds.get(sid)
         return bounds[-1] - 1 if bounds else 0
 
-    def first_free(self, sid: str) -> int:
-        """The smallest GNO of ``sid`` from 1 that the set does not hold."""
-        bounds = self._bounds.get(sid)
-        return bounds[1] if bounds and bounds[0] == 1 else 1
-
     def add(self, sid: str, gno: int) -> None:
         """Add one GTID; adding one that is there changes nothing."""
         self.add_range(sid, gno, gno + 1)

@@ -59,19 +59,6 @@ def test_refuses_parts_that_make_no_file_name(base_name, file_number):
 
 
 @pytest.mark.parametrize(
-    ("file_name", "following"),
-    [
-        ("binlog.000001", "binlog.000002"),
-        ("binlog.000999", "binlog.001000"),
-        ("binlog.999999", "binlog.1000000"),
-    ],
-)
-def test_names_the_next_file(file_name, following):
-    """The number grows by one, and beyond six digits where it must."""
-    assert binlog.next_file_name(file_name) == following
-
-
-@pytest.mark.parametrize(
     ("path", "file_name"),
     [
         ("./x-relay-bin.000001", "x-relay-bin.000001"),

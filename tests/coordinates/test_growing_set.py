@@ -52,7 +52,6 @@ def test_it_agrees_with_sets_of_integers(actions: list[tuple[str, str, object]],
         assert [gno in mine for gno in asked] == [grown.contains(sid, gno) for gno in asked]
         assert bool(mine & set(asked)) == grown.contains_any(sid, np.array(asked, dtype=np.int64))
         assert max(mine, default=0) == grown.last(sid)
-        assert min(set(range(1, 42)) - mine) == grown.first_free(sid)
 
 
 @given(st.lists(GNOS, max_size=20))
