@@ -241,19 +241,20 @@ def join_records(heads: Sequence[Head]) -> BlockParts:
     Raises:
         BlockError: One of them cannot be.
     """
-    rows = [head["least"] for head in heads]
-    bounds = {name: (min(column), max(column)) for name, *column in zip(_NAMES, *rows, strict=True)}
-    for name, (low, high) in bounds.items():
-        _check_range(name, low, high)
+    columns: Columns = {}
+    bounds: dict[str, tuple[int, int]] = {}
+    for name, *numbers in zip(_NAMES, *(head["least"] for head in heads), strict=True):
+        low, high = bounds[name] = min(numbers), max(numbers)
+        if low == high:
+            columns[name] = _equal(name, low, len(heads))
+        else:
+            _check_range(name, low, high)
+            columns[name] = np.array(numbers, dtype=COLUMNS[name])
     _check_indices(bounds, heads[0])
-    table = np.array(rows, dtype=np.int64).T
     texts = [_texts(head["text_at"], head["texts"], 1) for head in heads]
     return BlockParts(
         metadata=metadata_of(heads[0]) | {"count": b"%d" % len(heads)},
-        columns={
-            name: column.astype(dtype)
-            for column, (name, dtype) in zip(table, COLUMNS.items(), strict=True)
-        },
+        columns=columns,
         dictionaries={name: heads[0][key] for name, key in _DICTIONARIES.items()},
         texts={at: text for at, found in enumerate(texts) for text in found.values()},
         bounds=bounds,
