@@ -1,6 +1,6 @@
 """A large quiet fleet: a heartbeat of each instance each second, and each minute a collection.
 
-    python -m benchmarks.heartbeats [--instances 10000] [--seconds 120]
+    python -m benchmarks.heartbeats [--instances 10000] [--seconds 60]
 
 Each heartbeat is a message of its own. Whether the job keeps up is seen by how old what a
 micro-batch reads is: the time between a record and the end of the micro-batch that has audited it.
@@ -15,11 +15,11 @@ import time
 import uuid
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import Producer
 
-from benchmarks.latency import READY_S, Auditor, going_on
+from benchmarks.latency import Auditor
 from benchmarks.pipeline import JOURNAL_PARTITIONS, topic_settings
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType, Stream
@@ -28,8 +28,21 @@ from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 
 FILE = "binlog.000001"
 ROW_EVERY = 60
+CLUSTER_INSTANCES = 4
 SLICES = 20
 """A second's messages are sent in so many slices."""
+SETTLING_S = 30
+"""From the first message on: by then the job has started, and Spark has compiled what it runs."""
+PREPARING_US = 200
+"""Making a message takes less."""
+
+
+class Message(NamedTuple):
+    """What Kafka is given."""
+
+    key: bytes
+    value: bytes
+    headers: list[tuple[str, bytes]]
 
 
 class QuietServer:
@@ -38,7 +51,7 @@ class QuietServer:
     def __init__(self, number: int) -> None:
         self.name = f"instance-{number:05}"
         self.number = number
-        self._builder = BlockBuilder(self.name)
+        self._builder = BlockBuilder(self.name, cluster=f"cluster-{number // CLUSTER_INSTANCES:05}")
         self._uuid = str(uuid.uuid5(uuid.NAMESPACE_OID, self.name))
 
     def start(self, ts: int) -> Block:
@@ -77,29 +90,35 @@ class QuietServer:
         return self._builder.build()
 
 
-def produce(servers: str, topic: str, instances: int) -> None:
-    """The fleet, until it is ended."""
+def message(block: Block) -> Message:
+    """A block as a message."""
+    return Message(block.instance_id.encode(), encode_block(block), block_headers(block))
+
+
+def prepared(instances: int, seconds: int, begin_us: int) -> list[list[Message]]:
+    """What a fleet sends in each second; the first has its starts. Made before: it takes a core."""
+    fleet = [QuietServer(number) for number in range(instances)]
+    starts = [message(server.start(begin_us)) for server in fleet]
+    return [starts] + [
+        [message(server.second(second, begin_us + 1_000_000 * second)) for server in fleet]
+        for second in range(1, seconds)
+    ]
+
+
+def produce(servers: str, topic: str, seconds: list[list[Message]]) -> None:
+    """Send what was prepared, each second's messages evenly."""
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 20, "compression.type": "lz4",
                          "queue.buffering.max.messages": 1_000_000})  # fmt: skip
-    fleet = [QuietServer(number) for number in range(instances)]
-
-    def send(block: Block) -> None:
-        key = block.instance_id.encode()
-        producer.produce(topic, encode_block(block), key, headers=block_headers(block))
-
-    for server in fleet:
-        send(server.start(time.time_ns() // 1000))
-    producer.flush()
-    begun, second = time.monotonic(), 0
-    while True:
+    begun = time.monotonic()
+    for second, messages in enumerate(seconds):
         for part in range(SLICES):
-            for server in fleet[part::SLICES]:
-                send(server.second(second, time.time_ns() // 1000))
+            for key, value, headers in messages[part::SLICES]:
+                producer.produce(topic, value, key, headers=headers)
             producer.poll(0)
             early_s = begun + second + (part + 1) / SLICES - time.monotonic()
             if early_s > 0:
                 time.sleep(early_s)
-        second += 1
+    producer.flush()
 
 
 def show(lines: list[dict[str, Any]], first_at: float, instances: int) -> None:
@@ -126,13 +145,11 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--instances", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=120.0)
-    # What this program starts itself.
-    parser.add_argument("--produce", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--seconds", type=int, default=60)
     options = parser.parse_args()
-    if options.produce:
-        produce(*options.produce, options.instances)
-        return
+    lasts = round(SETTLING_S + options.seconds)
+    begin_us = time.time_ns() // 1000 + round(options.instances * lasts * PREPARING_US)
+    seconds = prepared(options.instances, lasts, begin_us)
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
         directory = Path(name)
         with LocalBroker(directory / "broker", port=0) as broker:
@@ -140,13 +157,9 @@ def main() -> None:
             ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, "heartbeats"))
             auditor = Auditor(servers, directory / "audit", topics)
             try:
-                command = ["benchmarks.heartbeats", "--produce", servers, topics["journal_topic"]]
-                with going_on("fleet", *command, "--instances", str(options.instances)):
-                    deadline = time.monotonic() + READY_S
-                    while len(auditor.lines) < 3 and time.monotonic() < deadline:
-                        time.sleep(0.1)
-                    settled = time.perf_counter() + 20
-                    time.sleep(20 + options.seconds)
+                time.sleep(max(0.0, begin_us / 1e6 - time.time()))
+                settled = time.perf_counter() + SETTLING_S
+                produce(servers, topics["journal_topic"], seconds)
             finally:
                 auditor.stop()
     show(auditor.lines, settled, options.instances)
