@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -20,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyspark
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.errors import PySparkException
@@ -61,6 +63,12 @@ logger.native.level = error
 """
 
 
+EXECUTORS = "executors"
+"""The directory beside the log file for what executors on this machine write."""
+_read_executors = re.compile(
+    r"local-cluster\[ *(?P<count>\d+) *, *(?P<cores>\d+) *, *(?P<megabytes>\d+) *\]"
+).fullmatch
+
 WORKERS_PYTHON = "spark.pyspark.python"
 """The property that names the Python of a cluster's workers."""
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
@@ -77,8 +85,9 @@ class SessionSettings:
         master: Spark's master URL; on a cluster's workers Python and the directories of the job are
             where they are here (docs/cluster.md).
         shuffle_partitions: How many parts the instances are spread over, each audited by one Python
-            worker at a time. The checkpoint of the auditor query fixes it at its first run.
-        memory: Heap of the driver, which in local mode is all of Spark.
+            worker at a time, best by that of an executor of its own: ``local-cluster[N,1,MB]``, or
+            a cluster. The checkpoint of the auditor query fixes it at its first run.
+        memory: Heap of the driver, which for ``local[…]`` is all of Spark.
         app_name: Name of the application in Spark's own views.
         java_options: More options of the driver's JVM.
         environment: Variables of the JVM and of its workers, as those that hold secrets.
@@ -146,21 +155,20 @@ def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
         # The JVM mostly moves bytes. Its optimising compiler cost 0.7 s of processor time for each
         # million events, more than the moving, and did not make it faster (docs/performance.md).
         "spark.driver.extraJavaOptions": (
-            # After an OutOfMemoryError any thread may be gone: it ends instead of half working.
-            "-XX:+ExitOnOutOfMemoryError"
-            # Without PerfData Java keeps no file of a known name in /tmp.
-            " -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
-            f" -Dlog4j2.configurationFile={log4j2_file.as_uri()}"
-            f" {shlex.join(settings.java_options)}"
+            f"{_java_options(log4j2_file)} {shlex.join(settings.java_options)}"
         ),
     }
     jars = [str(jar) for jar in settings.jars]
     if not settings.master.startswith("local"):
         return conf | {"spark.jars": ",".join(jars)}
     conf["spark.driver.host"] = conf["spark.driver.bindAddress"] = "127.0.0.1"
+    if executors := _read_executors(settings.master):
+        conf |= _executors_conf(settings, **executors.groupdict())
     if jars:
         # On Java's own class path their classes are in its archive (class_archives), too.
         conf["spark.driver.extraClassPath"] = os.pathsep.join(jars)
+        if executors:
+            conf["spark.executor.extraClassPath"] = os.pathsep.join(jars)
         # Hadoop's own local file system starts chmod and readlink for each file of a checkpoint:
         # some thirty processes a micro-batch. This one, among the jars, asks the system instead.
         conf["spark.hadoop.fs.file.impl"] = "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem"
@@ -170,6 +178,40 @@ def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
                 "org.apache.spark.sql.execution.streaming.FileSystemBasedCheckpointFileManager"
             )
     return conf
+
+
+def _java_options(log4j2_file: Path) -> str:
+    return (
+        # After an OutOfMemoryError any thread may be gone: it ends instead of half working.
+        "-XX:+ExitOnOutOfMemoryError"
+        # Without PerfData Java keeps no file of a known name in /tmp.
+        " -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+        f" -Dlog4j2.configurationFile={log4j2_file.absolute().as_uri()}"
+    )
+
+
+def _executors_conf(
+    settings: SessionSettings, count: str, cores: str, megabytes: str
+) -> dict[str, str]:
+    """Executors in processes of their own on this machine."""
+    if cores != "1":
+        # Tasks would be given to whichever of its Python workers is idle, and that to another
+        # part's audits each time (docs/decisions/0025).
+        raise SessionError(
+            f"spark_master {settings.master!r}: expected executors of one core,"
+            f" local-cluster[{count},1,{megabytes}]"
+        )
+    return {
+        "spark.executor.memory": f"{megabytes}m",
+        "spark.executor.extraJavaOptions": _java_options(_executors_log4j2(settings)),
+        "spark.cores.max": count,
+        # A part stays with the executor that has its state: the first must not get them all.
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+    }
+
+
+def _executors_log4j2(settings: SessionSettings) -> Path:
+    return settings.log_file.parent / EXECUTORS / "log4j2.properties"
 
 
 def _job_conf(settings: SessionSettings) -> dict[str, str]:
@@ -236,6 +278,16 @@ def _own_context(settings: SessionSettings) -> SparkContext:
     os.environ[PYTHON_VARIABLE] = settings.properties.get(WORKERS_PYTHON, sys.executable)
     if settings.master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    variables = dict(settings.environment)
+    if _read_executors(settings.master):
+        executors = settings.log_file.parent / EXECUTORS
+        shutil.rmtree(executors, ignore_errors=True)  # what those of the last session have written
+        executors.mkdir()
+        _executors_log4j2(settings).write_text(_LOG4J2, "utf-8")
+        # Executors work, and leave what they write, in a folder of Spark's home.
+        for name in ("bin", "jars"):
+            (executors / name).symlink_to(Path(pyspark.__file__).with_name(name))
+        variables["SPARK_HOME"] = str(executors.absolute())
     with tempfile.TemporaryDirectory(prefix="tallystick-spark-") as directory:
         log4j2_file = Path(directory, "log4j2.properties")
         log4j2_file.write_text(_LOG4J2, "utf-8")
@@ -243,7 +295,7 @@ def _own_context(settings: SessionSettings) -> SparkContext:
         for name, value in session_conf(settings, log4j2_file).items():
             conf.set(name, value)
         try:
-            with settings.log_file.open("ab") as log, _variables(settings.environment):
+            with settings.log_file.open("ab") as log, _variables(variables):
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf,
                     {

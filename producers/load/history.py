@@ -1,5 +1,7 @@
 """Histories of a loaded fleet: sources, replicas, their files, and log_status rows that agree.
 
+Each source is a cluster with its replicas.
+
 Time goes in slots. In each, every source logs one tile; every replica receives and applies what its
 source logged in the slot before; then all answer one collection, replicas first. No client, no real
 clock and no randomness but the seed's.
@@ -112,10 +114,17 @@ class _Instance:
     """What a source and a replica share: a binary log, a redo log, an answer to collections."""
 
     def __init__(
-        self, plan: LoadPlan, instance_id: str, server_id: int, sid: str, tile: TileColumns
+        self,
+        plan: LoadPlan,
+        instance_id: str,
+        cluster: str,
+        server_id: int,
+        sid: str,
+        tile: TileColumns,
     ) -> None:
         self.plan = plan
         self.instance_id = instance_id
+        self.cluster = cluster
         self.server_id = server_id
         self.server_uuid = _uuid(plan.seed, server_id)
         self.sid = sid
@@ -128,7 +137,10 @@ class _Instance:
 
     def _builder(self) -> BlockBuilder:
         return BlockBuilder(
-            self.instance_id, epoch=self.plan.epoch, first_sequence=self.next_sequence
+            self.instance_id,
+            epoch=self.plan.epoch,
+            first_sequence=self.next_sequence,
+            cluster=self.cluster,
         )
 
     def _built(self, builder: BlockBuilder) -> Block:
@@ -212,6 +224,7 @@ class _Instance:
                 files=(log.file.name,),
                 sids=(self.sid,),
                 texts={},
+                cluster=self.cluster,
             )
             for at in range(0, events, size)
         ]
@@ -278,7 +291,8 @@ class _Source(_Instance):
         server_id = (number + 1) * 1000
         tile = TileColumns(make_tile(rng, plan.status_every))
         sid = _uuid(plan.seed, server_id)
-        super().__init__(plan, f"source-{number + 1}", server_id, sid, tile)
+        name = f"source-{number + 1}"
+        super().__init__(plan, name, name, server_id, sid, tile)
         self.tiles: list[_Logged] = []
 
     def write(self, ts: int) -> list[Block]:
@@ -314,6 +328,7 @@ class _Replica(_Instance):
         super().__init__(
             plan,
             f"{source.instance_id}-replica-{number + 1}",
+            source.cluster,
             source.server_id + number + 1,
             source.sid,
             source.tile,

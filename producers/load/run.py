@@ -184,7 +184,10 @@ def _with_end(blocks: Iterator[Block]) -> Iterator[Block]:
         yield block
     for last in ends.values():
         builder = BlockBuilder(
-            last.instance_id, epoch=last.epoch, first_sequence=last.next_sequence
+            last.instance_id,
+            epoch=last.epoch,
+            first_sequence=last.next_sequence,
+            cluster=last.cluster,
         )
         builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
         yield builder.build()

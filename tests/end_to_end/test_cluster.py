@@ -1,8 +1,12 @@
-"""The job on Spark's standalone cluster: a master and two workers, one of which is killed."""
+"""The job on executors of their own, one of which is killed: a cluster's, and one machine's."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +21,7 @@ from tallystick.producers.publisher import KafkaSettings
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.spark_cluster import HOST, SparkCluster
-from tests.support.started_commands import DEADLINE_S, wait_until
+from tests.support.started_commands import DEADLINE_S, Commands, wait_until
 
 RECORDS = 4
 """Of a message: the history is more micro-batches than one."""
@@ -31,9 +35,9 @@ def others() -> Iterator[Block]:
         yield from cut_into_blocks(whole, 10 * RECORDS)
 
 
-@pytest.mark.long
-def test_a_worker_that_is_killed_changes_nothing(broker, commands, tmp_path):
-    """Its tasks are run again by the other one, from the state that the first has written."""
+@pytest.fixture
+def findings(broker, commands) -> set[str]:
+    """What is to be found in the journal that the topic has, by id."""
     blocks = [*simulate(replace(scenario_of(2), fault="errant_write")).blocks(RECORDS), *others()]
     expected = audit_history(blocks)
     assert expected.findings
@@ -43,6 +47,29 @@ def test_a_worker_that_is_killed_changes_nothing(broker, commands, tmp_path):
     for block in blocks:
         sink.send(block)
     sink.close()
+    return {one.finding_id for one in expected.findings}
+
+
+def begun(commands: Commands, directory: Path) -> subprocess.Popen[str]:
+    """An audit of all that is there, in its second micro-batch."""
+    audit = commands.start("audit", "--available-now", "--history-ends", "--json")
+    commits = directory / "checkpoint" / "auditor" / "commits"
+    wait_until(lambda: (commits / "0").exists() or audit.poll() is not None, "a micro-batch")
+    return audit
+
+
+def assert_found(audit: subprocess.Popen[str], findings: set[str]) -> None:
+    """It ends, and has found these."""
+    out, _ = audit.communicate(timeout=DEADLINE_S)
+    report = json.loads(out)
+    assert (1, "INCONSISTENT") == (audit.returncode, report["verdict"])
+    assert {one["finding_id"] for one in report["findings"]} == findings
+
+
+@pytest.mark.long
+def test_a_worker_that_is_killed_changes_nothing(commands, findings, tmp_path):
+    """Its tasks are run again by the other one, from the state that the first has written."""
+    directory = tmp_path / ".tallystick" / "audit"
     with SparkCluster(tmp_path / "cluster") as cluster:
         commands.set(
             spark_master=cluster.url,
@@ -51,16 +78,32 @@ def test_a_worker_that_is_killed_changes_nothing(broker, commands, tmp_path):
                 {"spark.driver.host": HOST, "spark.executor.memory": "512m"}
             ),
         )
-        audit = commands.start("audit", "--available-now", "--history-ends", "--json")
-        home = Path(tmp_path, ".tallystick", "audit")
-        commits = home / "checkpoint" / "auditor" / "commits"
-        wait_until(lambda: (commits / "0").exists() or audit.poll() is not None, "a micro-batch")
+        audit = begun(commands, directory)
         cluster.kill_worker(0)
-        out, _ = audit.communicate(timeout=DEADLINE_S)
+        assert_found(audit, findings)
         assert 1 == cluster.live_workers()
-    report = json.loads(out)
-    assert "Lost executor" in (home / "spark.log").read_text("utf-8")
-    assert (1, "INCONSISTENT") == (audit.returncode, report["verdict"])
-    assert {one["finding_id"] for one in report["findings"]} == {
-        one.finding_id for one in expected.findings
-    }
+    assert "Lost executor" in (directory / "spark.log").read_text("utf-8")
+
+
+def test_executors_of_one_machine_find_the_same(commands, findings, tmp_path):
+    """Each has a part, and one that is killed is replaced; none is left at the end."""
+    directory = tmp_path / ".tallystick" / "audit"
+    commands.set(spark_master="local-cluster[2,1,512]", spark_partitions="2")
+    audit = begun(commands, directory)
+    first = executors_of(directory)
+    assert 2 == len(first)
+    os.kill(first[0], signal.SIGKILL)
+    assert_found(audit, findings)
+    assert "Lost executor" in (directory / "spark.log").read_text("utf-8")
+    assert not executors_of(directory)
+
+
+def executors_of(directory: Path) -> list[int]:
+    """Processes of the executors whose work is in a directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            is_executor = b"\0--executor-id\0" in (entry / "cmdline").read_bytes()
+            if is_executor and (entry / "cwd").readlink().is_relative_to(directory):
+                found.append(int(entry.name))
+    return found

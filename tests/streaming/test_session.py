@@ -39,6 +39,28 @@ def test_on_a_cluster_the_driver_says_where_it_is():
     assert "audit-1" == conf(master="spark://m:7077", properties=properties)["spark.driver.host"]
 
 
+def test_executors_of_this_machine_are_like_its_driver():
+    """Their jars, their JVM's options, and none has a task before all are there."""
+    master = "local-cluster[3, 1, 700]"
+    jars = Path("/a.jar"), Path("/b.jar")
+    found = session_conf(SessionSettings(jars, Path("/d/l"), master=master), Path("/log4j2"))
+    assert "127.0.0.1" == found["spark.driver.host"]
+    assert "/a.jar:/b.jar" == found["spark.executor.extraClassPath"]
+    assert "700m" == found["spark.executor.memory"]
+    assert "3" == found["spark.cores.max"]
+    assert "1.0" == found["spark.scheduler.minRegisteredResourcesRatio"]
+    options = found["spark.executor.extraJavaOptions"]
+    assert "-XX:+ExitOnOutOfMemoryError" in options
+    assert "file:///d/executors/log4j2.properties" in options
+    assert not any(name.startswith("spark.executor.") for name in conf() if "Env" not in name)
+
+
+def test_an_executor_of_this_machine_has_one_core():
+    """With two of them a part would change its Python worker all the time."""
+    with pytest.raises(SessionError, match=r"expected executors of one core, local-cluster\[2,1,9"):
+        conf(master="local-cluster[2,4,900]")
+
+
 def test_workers_whose_python_is_named_have_packages_of_their_own():
     """Else they find those of the driver, which are where they are here."""
     name = "spark.executorEnv.PYTHONPATH"
