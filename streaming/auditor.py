@@ -1,9 +1,9 @@
 """The auditor's stateful operator: the audits of the instances of a bucket, inside Spark.
 
-Whole clusters are put into buckets, so that what an instance costs is its audit, and not a call of
-Spark's for each, and instances are compared where their audits are. The audits of a bucket are held
-by the Python worker between micro-batches, and their logs are in the state store (``audit_log``,
-``fleet_log``).
+Whole clusters are put into buckets, one a partition, so that what an instance costs is its audit,
+and not a call of Spark's for each, and instances are compared where their audits are. The audits of
+a bucket are held by the Python worker between micro-batches, and their logs are in the state store
+(``audit_log``, ``fleet_log``).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from tallystick.streaming.schema import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.stateful_processor import ListState, StatefulProcessorHandle
 
     from tallystick.streaming.audit_log import Entry
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 Version = tuple[int, int, int, str]
 """A row of ``schema.LOG_VERSION``."""
 _EMPTY_ROW: dict[str, Any] = dict.fromkeys(AUDIT_ROWS.names)
-BUCKETS_A_PARTITION = 8
-"""Where there are several partitions: Spark deals buckets out by a hash of their numbers."""
 
 
 class BlockAuditor(StatefulProcessor):
@@ -310,14 +308,15 @@ def rows_of_result(journal: JournalKey, result: KeyResult) -> list[dict[str, Any
 
 def audit_blocks(blocks: DataFrame, processor: BlockAuditor | None = None) -> DataFrame:
     """Rows of ``schema.BLOCK_ROWS``, from wherever they come, to rows of ``schema.AUDIT_ROWS``."""
-    partitions = int(blocks.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    spark = blocks.sparkSession
+    partitions = int(spark.conf.get("spark.sql.shuffle.partitions") or 1)
     if partitions == 1:
         # One task reads all of the topic and audits it, instead of a shuffle between two stages,
         # which writes every block to a file and reads it again.
-        buckets, blocks = 1, blocks.coalesce(1)
-    else:
-        buckets = partitions * BUCKETS_A_PARTITION
-    bucket = F.pmod(F.xxhash64("cluster"), F.lit(buckets)).cast("int").alias(BUCKET)
+        blocks = blocks.coalesce(1)
+    buckets = F.array(*map(F.lit, buckets_of(spark, partitions)))
+    of_cluster = F.pmod(F.xxhash64("cluster"), F.lit(partitions)).cast("int")
+    bucket = F.element_at(buckets, of_cluster + 1).alias(BUCKET)
     grouped = blocks.select(bucket, "*").groupBy(BUCKET)
     return grouped.transformWithStateInPandas(
         processor or BlockAuditor(),
@@ -325,3 +324,19 @@ def audit_blocks(blocks: DataFrame, processor: BlockAuditor | None = None) -> Da
         outputMode="Append",
         timeMode="None",
     )
+
+
+def buckets_of(spark: SparkSession, partitions: int) -> list[int]:
+    """The number of each partition's bucket: Spark deals rows out by a hash of it."""
+    if partitions == 1:
+        return [0]
+    found: dict[int, int] = {}
+    first, count = 0, 32 * partitions
+    while len(found) < partitions:
+        bucket = F.col("id").cast("int")
+        partition = F.pmod(F.hash(bucket), F.lit(partitions))
+        numbers = spark.range(first, first + count, numPartitions=1).select(bucket, partition)
+        for number, dealt_to in numbers.collect():
+            found.setdefault(dealt_to, number)
+        first += count
+    return [found[partition] for partition in range(partitions)]

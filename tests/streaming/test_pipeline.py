@@ -39,7 +39,7 @@ from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.streaming import auditor, message_limit, table_reader
-from tallystick.streaming.auditor import BlockAuditor, audit_blocks
+from tallystick.streaming.auditor import BlockAuditor, audit_blocks, buckets_of
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.collector import start_collector
 from tallystick.streaming.fleet import FleetStep
@@ -124,6 +124,15 @@ def test_a_checkpoint_is_written_without_other_processes(spark, tmp_path):
     ]
     manager = spark.conf.get("spark.sql.streaming.checkpointFileManagerClass")
     assert manager.rpartition(".")[2] == "FileSystemBasedCheckpointFileManager"
+
+
+@pytest.mark.parametrize("partitions", [1, 2, 7, 40])
+def test_each_partition_has_a_bucket(spark, partitions):
+    """As Spark deals them out; so no executor has two while another has none."""
+    buckets = spark.createDataFrame([(b,) for b in buckets_of(spark, partitions)], "bucket int")
+    dealt = buckets.repartition(partitions, "bucket").selectExpr("bucket", "spark_partition_id()")
+    at = dict(map(tuple, dealt.collect()))
+    assert [*range(partitions)] == [at[bucket] for bucket in buckets_of(spark, partitions)]
 
 
 def test_the_history_has_findings():
