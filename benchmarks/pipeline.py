@@ -1,11 +1,13 @@
 """The auditor's rate through a real broker, beside two bare consumers.
 
     python -m benchmarks.pipeline [--events 10000000] [--rounds 3] [--json-events 1000000]
+                                  [--executors 2]
 
 In one run, on one machine, in turns:
 
 - tallystick: the auditor query in Spark, on blocks. Its steady rate is measured between the end of
-  its second micro-batch and the end of its last one, so without Spark's start-up.
+  its second micro-batch and the end of its last one, so without Spark's start-up. With executors
+  it is measured once more, on so many of one core each.
 - (a) a bare confluent-kafka consumer on the same history as one JSON message an event: json.loads,
   the values into columns, and the same core on them. On a sample of the history. How long
   json.loads and the consumer alone take is printed too.
@@ -47,8 +49,8 @@ from tallystick.producers.load.run import LoadOptions, load_blocks, run_load
 from tallystick.producers.publisher import KafkaSettings
 
 JOURNAL_PARTITIONS = 4
-SOURCES, REPLICAS = 4, 3
-"""Four sources with three replicas each: 16 instances."""
+SOURCES, REPLICAS = 8, 1
+"""Eight sources with a replica each: 16 instances in 8 clusters, which executors share."""
 JSON_TOPIC = "benchmark.json"
 COLUMN_BLOCK = 4096
 READY_S = 180.0
@@ -162,7 +164,9 @@ def run_bare(kind: str, servers: str, topic: str) -> None:
     print(json.dumps({**result, "cpu_us": cpu / events * 1e6}))
 
 
-def run_auditor(servers: str, directory: str, topics: str, available_now: bool) -> None:
+def run_auditor(
+    servers: str, directory: str, topics: str, available_now: bool, executors: int
+) -> None:
     """The job; one line a micro-batch, then one with the memory at the end."""
     from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
     from tallystick.streaming.session import SessionSettings
@@ -199,6 +203,8 @@ def run_auditor(servers: str, directory: str, topics: str, available_now: bool) 
                 jars=spark_kafka_jars(),
                 log_file=directory_path / "spark.log",
                 java_options=with_archive(SPARK),
+                master=f"local-cluster[{executors},1,1024]" if executors else "local[2]",
+                shuffle_partitions=executors or 1,
             ),
             stop=stop,
             report=report,
@@ -265,10 +271,13 @@ def used() -> tuple[dict[str, int], dict[str, float]]:
     return found, seconds
 
 
-def measure_auditor(servers: str, directory: Path, topics: dict[str, str]) -> dict[str, Any]:
-    """One run over everything that is in the journal topic."""
+def measure_auditor(
+    servers: str, directory: Path, topics: dict[str, str], executors: int = 0
+) -> dict[str, Any]:
+    """One run over everything that is in the journal topic, in one JVM or in executors."""
     directory.mkdir()
-    process = child("--auditor", servers, str(directory), json.dumps(topics), "--available-now")
+    auditor = ("--auditor", servers, str(directory), json.dumps(topics), "--available-now")
+    process = child(*auditor, "--executors", str(executors))
     assert process.stdout is not None
     lines = [json.loads(line) for line in process.stdout]
     if process.wait() or len(lines) < 4:
@@ -297,42 +306,47 @@ def measure_bare(kind: str, servers: str, topic: str) -> dict[str, Any]:
 # The whole
 
 
-def run_all(events: int, json_events: int, rounds: int) -> None:
+def run_all(events: int, json_events: int, rounds: int, executors: int) -> None:
     """Everything, in a broker of its own."""
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
         directory = Path(name)
         with LocalBroker(directory / "broker", port=0) as broker:
             servers = broker.bootstrap_servers
-            measure_all(servers, directory, events, json_events, rounds)
+            measure_all(servers, directory, events, json_events, rounds=rounds, executors=executors)
 
 
-def measure_all(servers: str, directory: Path, events: int, json_events: int, rounds: int) -> None:
+def measure_all(
+    servers: str, directory: Path, events: int, json_events: int, *, rounds: int, executors: int
+) -> None:
     """Produce the histories, measure in turns, print."""
     ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, "benchmark"))
     journal = topic_settings("benchmark")
     produce_blocks(servers, events, journal["journal_topic"])
     produce_json(servers, json_events, JSON_TOPIC)
     print(f"(a) reads the first {json_events:,} of them as JSON, one message an event\n")
-    found: dict[str, list[float]] = {"tallystick": [], "a": [], "a0": [], "b": []}
+    ours = {"tallystick": 0, **({"executors": executors} if executors else {})}
+    found: dict[str, list[float]] = {name: [] for name in (*ours, "a", "a0", "b")}
     last: dict[str, Any] = {}
     for number in range(rounds):
-        last = measure_auditor(servers, directory / f"round-{number}", journal)
-        found["tallystick"].append(last["rate"])
+        for kind, count in ours.items():
+            last = measure_auditor(servers, directory / f"{kind}-{number}", journal, count)
+            found[kind].append(last["rate"])
         for kind, topic in (("a", JSON_TOPIC), ("a0", JSON_TOPIC), ("b", journal["journal_topic"])):
             found[kind].append(measure_bare(kind, servers, topic)["rate"])
         rates = ", ".join(f"{kind} {values[-1]:,.0f}" for kind, values in found.items())
         print(f"round {number + 1}: events/s {rates}", flush=True)
     medians = {kind: statistics.median(values) for kind, values in found.items()}
-    ours = medians["tallystick"]
     print(f"\nsteady rate, median of {rounds} rounds, {os.cpu_count()} cores, events/s")
-    for kind, label in (
-        ("tallystick", "tallystick: Kafka, Spark, blocks, checkpointed"),
-        ("a", "(a) bare consumer, json.loads, same core"),
-        ("a0", "    of which consumer and json.loads alone"),
-        ("b", "(b) bare consumer, same blocks, same core"),
-    ):
-        ratio = ours / medians[kind]
-        print(f"{label:<50}{medians[kind]:>12,.0f}   tallystick is {ratio:.2f} times it")
+    labels = {
+        "tallystick": "tallystick: Kafka, Spark, blocks, checkpointed",
+        "executors": f"    in {executors} executors of one core",
+        "a": "(a) bare consumer, json.loads, same core",
+        "a0": "    of which consumer and json.loads alone",
+        "b": "(b) bare consumer, same blocks, same core",
+    }
+    for kind, rate in medians.items():
+        ratios = ", ".join(f"{medians[one] / rate:.2f}" for one in ours)
+        print(f"{labels[kind]:<50}{rate:>12,.0f}   tallystick is {ratios} times it")
     metrics = last["metrics"]
     print(
         f"\naudited {metrics['records']:,.0f} events, {metrics['findings']:.0f} findings, "
@@ -360,18 +374,19 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=10_000_000)
     parser.add_argument("--json-events", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--executors", type=int, default=0, help="measured, too, if there are any")
     # What this program starts itself.
     parser.add_argument("--auditor", nargs=3, help=argparse.SUPPRESS)
     parser.add_argument("--available-now", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--bare", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.auditor:
-        run_auditor(*arguments.auditor, arguments.available_now)
+        run_auditor(*arguments.auditor, arguments.available_now, arguments.executors)
     elif arguments.bare:
         run_bare(*arguments.bare)
     else:
         json_events = min(arguments.json_events, arguments.events)
-        run_all(arguments.events, json_events, arguments.rounds)
+        run_all(arguments.events, json_events, arguments.rounds, arguments.executors)
 
 
 if __name__ == "__main__":
