@@ -20,7 +20,7 @@ from tallystick.coordinates.values.binlog import EventType
 _CODES = {each.name: int(each) for each in EventType}
 _VERBS = {each.name.replace("XA_", "XA "): each for each in QueryVerb}
 _STREAMS = {"binlog": Stream.BINLOG, "relay": Stream.RELAY}
-_ENVELOPE = frozenset({"kind", "instance", "ts", "epoch", "sequence"})
+_ENVELOPE = frozenset({"kind", "instance", "cluster", "ts", "epoch", "sequence"})
 _KEPT = ("log_pos", "server_id", "checksum", "last_committed", "sequence_number",
          "transaction_length", "original_commit_timestamp", "flags")  # fmt: skip
 

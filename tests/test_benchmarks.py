@@ -26,7 +26,10 @@ def loaded_blocks():
 def of_single_records(block):
     """The block from one JSON record after the other."""
     builder = BlockBuilder(
-        block.instance_id, epoch=block.epoch, first_sequence=block.first_sequence
+        block.instance_id,
+        epoch=block.epoch,
+        first_sequence=block.first_sequence,
+        cluster=block.cluster,
     )
     for line in block_to_lines(block):
         add_record(builder, json.loads(line))

@@ -117,6 +117,7 @@ class _Instance:
         self,
         plan: LoadPlan,
         instance_id: str,
+        *,
         cluster: str,
         server_id: int,
         sid: str,
@@ -292,7 +293,7 @@ class _Source(_Instance):
         tile = TileColumns(make_tile(rng, plan.status_every))
         sid = _uuid(plan.seed, server_id)
         name = f"source-{number + 1}"
-        super().__init__(plan, name, name, server_id, sid, tile)
+        super().__init__(plan, name, cluster=name, server_id=server_id, sid=sid, tile=tile)
         self.tiles: list[_Logged] = []
 
     def write(self, ts: int) -> list[Block]:
@@ -328,10 +329,10 @@ class _Replica(_Instance):
         super().__init__(
             plan,
             f"{source.instance_id}-replica-{number + 1}",
-            source.cluster,
-            source.server_id + number + 1,
-            source.sid,
-            source.tile,
+            cluster=source.cluster,
+            server_id=source.server_id + number + 1,
+            sid=source.sid,
+            tile=source.tile,
         )
         self.source = source
         self.relay = Log(Stream.RELAY, "relay-bin")
