@@ -27,6 +27,7 @@ from tallystick.coordinates.state_codec import (
     reset,
     restore,
     schema_hash,
+    split,
 )
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import StateDamagedError, StateVersionError
@@ -320,6 +321,15 @@ def test_bytes_cut_short_anywhere_are_refused():
             InstanceAudit.from_bytes(STATE[:length])
     with pytest.raises(StateDamagedError, match="expected"):
         InstanceAudit.from_bytes(STATE + b"\0")
+
+
+def test_the_first_of_two_states_is_split_off_whole_or_not_at_all():
+    """Wherever it is cut short, in its head, after it or within."""
+    one = encode(int, 1)
+    assert (one, b"next") == tuple(map(bytes, split(one + b"next", "a")))
+    for length in range(len(one)):
+        with pytest.raises(StateDamagedError, match="the state of a is cut short"):
+            split(one[:length], "a")
 
 
 def test_a_state_of_another_schema_is_named():
