@@ -9,6 +9,7 @@ import contextlib
 import logging
 import os
 import re
+import secrets
 import shlex
 import shutil
 import signal
@@ -69,6 +70,8 @@ _read_executors = re.compile(
     r"local-cluster\[ *(?P<count>\d+) *, *(?P<cores>\d+) *, *(?P<megabytes>\d+) *\]"
 ).fullmatch
 
+AUTH_SECRET = "_SPARK_AUTH_SECRET"  # noqa: S105 - a name
+"""The variable with the secret that Spark's processes share, where they have one."""
 WORKERS_PYTHON = "spark.pyspark.python"
 """The property that names the Python of a cluster's workers."""
 PYTHON_VARIABLE = "PYSPARK_PYTHON"
@@ -207,6 +210,13 @@ def _executors_conf(
         "spark.cores.max": count,
         # A part stays with the executor that has its state: the first must not get them all.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        # Their master starts programs for who reaches it: it and they share a secret of the run.
+        "spark.authenticate": "true",
+        "spark.ui.killEnabled": "false",
+        # As the driver's log; a Python worker writes some lines in each micro-batch.
+        "spark.executor.logs.rolling.strategy": "size",
+        "spark.executor.logs.rolling.maxSize": str(LOG_BYTES_MAX),
+        "spark.executor.logs.rolling.maxRetainedFiles": str(LOGS_KEPT),
     }
 
 
@@ -278,16 +288,10 @@ def _own_context(settings: SessionSettings) -> SparkContext:
     os.environ[PYTHON_VARIABLE] = settings.properties.get(WORKERS_PYTHON, sys.executable)
     if settings.master.startswith("local"):
         os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    variables = dict(settings.environment)
+    variables, secret = settings.environment, os.environ.get(AUTH_SECRET)
     if _read_executors(settings.master):
-        executors = settings.log_file.parent / EXECUTORS
-        shutil.rmtree(executors, ignore_errors=True)  # what those of the last session have written
-        executors.mkdir()
-        _executors_log4j2(settings).write_text(_LOG4J2, "utf-8")
-        # Executors work, and leave what they write, in a folder of Spark's home.
-        for name in ("bin", "jars"):
-            (executors / name).symlink_to(Path(pyspark.__file__).with_name(name))
-        variables["SPARK_HOME"] = str(executors.absolute())
+        variables = {**variables, "SPARK_HOME": str(_make_executors_home(settings))}
+        secret = secrets.token_hex(32)
     with tempfile.TemporaryDirectory(prefix="tallystick-spark-") as directory:
         log4j2_file = Path(directory, "log4j2.properties")
         log4j2_file.write_text(_LOG4J2, "utf-8")
@@ -308,6 +312,7 @@ def _own_context(settings: SessionSettings) -> SparkContext:
                         "cwd": settings.log_file.parent,
                     },
                 )
+            _share_secret(conf, secret)
             # It has read the log settings then, and never reads them again.
             return SparkContext(conf=conf, gateway=gateway)
         except (PySparkException, OSError) as error:
@@ -317,6 +322,26 @@ def _own_context(settings: SessionSettings) -> SparkContext:
             ) from error
 
 
+def _make_executors_home(settings: SessionSettings) -> Path:
+    """A home of Spark's in which executors of this machine work, and leave what they write."""
+    home = settings.log_file.parent.absolute() / EXECUTORS
+    shutil.rmtree(home, ignore_errors=True)  # what those of the last session have written
+    home.mkdir(mode=0o700)
+    _executors_log4j2(settings).write_text(_LOG4J2, "utf-8")
+    for name in ("bin", "jars"):
+        (home / name).symlink_to(Path(pyspark.__file__).with_name(name))
+    return home
+
+
+def _share_secret(conf: SparkConf, secret: str | None) -> None:
+    """Tell a JVM that runs: what it is started with are arguments, which everybody can read.
+
+    A driver does not take the secret from its variables as Spark's other processes do.
+    """
+    if secret is not None and conf.get("spark.authenticate") == "true":
+        conf.set("spark.authenticate.secret", secret)
+
+
 def _submitted_context(settings: SessionSettings) -> SparkContext:
     """In spark-submit's JVM, which has been given its properties and writes its own log."""
     try:
@@ -324,6 +349,7 @@ def _submitted_context(settings: SessionSettings) -> SparkContext:
         conf = SparkConf(_jvm=gateway.jvm)
         for name, value in submitted_conf(settings, dict(conf.getAll())).items():
             conf.set(name, value)
+        _share_secret(conf, os.environ.get(AUTH_SECRET))
         os.environ.setdefault(PYTHON_VARIABLE, sys.executable)
         return SparkContext(conf=conf, gateway=gateway)
     except (PySparkException, Py4JError, OSError) as error:

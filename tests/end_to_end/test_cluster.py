@@ -20,6 +20,7 @@ from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.publisher import KafkaSettings
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.streaming.session import AUTH_SECRET
 from tests.support.spark_cluster import HOST, SparkCluster
 from tests.support.started_commands import DEADLINE_S, Commands, wait_until
 
@@ -66,16 +67,29 @@ def assert_found(audit: subprocess.Popen[str], findings: set[str]) -> None:
     assert {one["finding_id"] for one in report["findings"]} == findings
 
 
+@pytest.fixture
+def shared() -> Iterator[dict[str, str]]:
+    """The secret that Spark's processes share, as their variables and those of the commands."""
+    daemons = {"SPARK_DAEMON_JAVA_OPTS": "-Dspark.authenticate=true"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(AUTH_SECRET, "open sesame")
+        yield {AUTH_SECRET: "open sesame", **daemons}
+
+
 @pytest.mark.long
-def test_a_worker_that_is_killed_changes_nothing(commands, findings, tmp_path):
+def test_a_worker_that_is_killed_changes_nothing(shared, commands, findings, tmp_path):
     """Its tasks are run again by the other one, from the state that the first has written."""
     directory = tmp_path / ".tallystick" / "audit"
-    with SparkCluster(tmp_path / "cluster") as cluster:
+    with SparkCluster(tmp_path / "cluster", environment=shared) as cluster:
         commands.set(
             spark_master=cluster.url,
             spark_partitions="2",
             spark_properties=json.dumps(
-                {"spark.driver.host": HOST, "spark.executor.memory": "512m"}
+                {
+                    "spark.driver.host": HOST,
+                    "spark.executor.memory": "512m",
+                    "spark.authenticate": "true",
+                }
             ),
         )
         audit = begun(commands, directory)
@@ -92,6 +106,11 @@ def test_executors_of_one_machine_find_the_same(commands, findings, tmp_path):
     audit = begun(commands, directory)
     first = executors_of(directory)
     assert 2 == len(first)
+    variables = Path("/proc", str(first[0]), "environ").read_bytes().split(b"\0")
+    assert 1 == sum(one.startswith(AUTH_SECRET.encode() + b"=") for one in variables)
+    written = [*(directory / "executors").rglob("std*")]
+    assert len(written) >= 4
+    assert not any(path.parent.stat().st_mode & 0o077 for path in written)
     os.kill(first[0], signal.SIGKILL)
     assert_found(audit, findings)
     assert "Lost executor" in (directory / "spark.log").read_text("utf-8")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -61,7 +62,11 @@ class Tools(NamedTuple):
         try:
             self.run(server, *command)
         except subprocess.TimeoutExpired:
-            # Seen once: it had not ended after two minutes, and takes a second. It is not ours.
+            # Seen once: it had not ended after two minutes, and takes a second. Why is not known,
+            # so what the server then does is printed.
+            with session(self.lab.addresses()[server]) as root:
+                statements = root.rows("SHOW FULL PROCESSLIST")
+            warnings.warn(f"mydumper did not end, server: {statements}", stacklevel=2)
             shutil.rmtree(made, ignore_errors=True)
             self.run(server, *command)
         return made

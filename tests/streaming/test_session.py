@@ -49,6 +49,8 @@ def test_executors_of_this_machine_are_like_its_driver():
     assert "700m" == found["spark.executor.memory"]
     assert "3" == found["spark.cores.max"]
     assert "1.0" == found["spark.scheduler.minRegisteredResourcesRatio"]
+    assert "true" == found["spark.authenticate"]
+    assert "size" == found["spark.executor.logs.rolling.strategy"]
     options = found["spark.executor.extraJavaOptions"]
     assert "-XX:+ExitOnOutOfMemoryError" in options
     assert "file:///d/executors/log4j2.properties" in options
