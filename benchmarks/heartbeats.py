@@ -1,6 +1,6 @@
 """A large quiet fleet: a heartbeat of each instance each second, and each minute a collection.
 
-    python -m benchmarks.heartbeats [--instances 10000] [--seconds 60]
+    python -m benchmarks.heartbeats [--instances 10000] [--seconds 60] [--executors 2]
 
 Each heartbeat is a message of its own. Whether the job keeps up is seen by how old what a
 micro-batch reads is: the time between a record and the end of the micro-batch that has audited it.
@@ -146,6 +146,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--instances", type=int, default=10_000)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--executors", type=int, default=0, help="processes of one core; 0: none")
     options = parser.parse_args()
     lasts = round(SETTLING_S + options.seconds)
     begin_us = time.time_ns() // 1000 + round(options.instances * lasts * PREPARING_US)
@@ -155,7 +156,7 @@ def main() -> None:
         with LocalBroker(directory / "broker", port=0) as broker:
             servers, topics = broker.bootstrap_servers, topic_settings("heartbeats")
             ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, "heartbeats"))
-            auditor = Auditor(servers, directory / "audit", topics)
+            auditor = Auditor(servers, directory / "audit", topics, options.executors)
             try:
                 time.sleep(max(0.0, begin_us / 1e6 - time.time()))
                 settled = time.perf_counter() + SETTLING_S

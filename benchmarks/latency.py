@@ -58,9 +58,12 @@ class Load(NamedTuple):
 class Auditor:
     """The job in a process of its own, and what it says after each micro-batch."""
 
-    def __init__(self, servers: str, directory: Path, topics: dict[str, str]) -> None:
+    def __init__(
+        self, servers: str, directory: Path, topics: dict[str, str], executors: int = 0
+    ) -> None:
         directory.mkdir()
-        self.process = child("--auditor", servers, str(directory), json.dumps(topics))
+        auditor = ("--auditor", servers, str(directory), json.dumps(topics))
+        self.process = child(*auditor, "--executors", str(executors))
         self.lines: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from binascii import a2b_base64
-from collections import defaultdict
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -25,6 +25,7 @@ from tallystick.streaming.bucket import Bucket, Judging, Numbers
 from tallystick.streaming.fleet_log import Span
 from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
 from tallystick.streaming.log_parts import entries_of, parts_of
+from tallystick.streaming.message_steps import Messages, in_steps
 from tallystick.streaming.orders import PROPERTY, Orders
 from tallystick.streaming.schema import (
     AUDIT_ROWS,
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 Version = tuple[int, int, int, str]
 """A row of ``schema.LOG_VERSION``."""
+STEP_BYTES_MAX = 256 << 20
+"""Of messages that are held at once: twice what a micro-batch should have (``message_limit``)."""
 _EMPTY_ROW: dict[str, Any] = dict.fromkeys(AUDIT_ROWS.names)
 
 
@@ -63,10 +66,14 @@ class BlockAuditor(StatefulProcessor):
 
     Args:
         judging: How everything is judged.
+        step_bytes_max: A micro-batch is audited in steps of about so many bytes.
     """
 
-    def __init__(self, judging: Judging | None = None) -> None:
+    def __init__(
+        self, judging: Judging | None = None, step_bytes_max: int = STEP_BYTES_MAX
+    ) -> None:
         self._judging = judging or Judging()
+        self._step_bytes_max = step_bytes_max
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Ask for the state. Spark calls this once more on the driver, so it does nothing else."""
@@ -82,10 +89,25 @@ class BlockAuditor(StatefulProcessor):
     ) -> Iterator[pd.DataFrame]:
         """Audit the rows of the instances of a bucket."""
         [bucket] = key
-        messages: dict[JournalKey, list[BlockRow]] = defaultdict(list)
-        for frame in rows:
-            for journal, row in _rows_of(frame):
-                messages[journal].append(row)
+        version = next((version_of(row) for row in self._version.get()), None)
+        held = _held.take(bucket, version)
+        if held is None and version is not None:
+            numbers = numbers_of(version)
+            held = Bucket(self._judging, self._store.read(), self._fleet.read(), numbers)
+        held = held or Bucket(self._judging)
+        orders = _orders()
+        arrived = (message for frame in rows for message in _rows_of(frame))
+        for messages, is_last in in_steps(arrived, self._step_bytes_max):
+            # What a comparison waits for may still come in this very micro-batch.
+            known = orders if is_last else replace(orders, is_caught_up=False)
+            yield self._step(bucket, held, messages, known)
+        next_number, span = held.numbers
+        version = next_number, *span, uuid.uuid4().hex
+        self._version.put([version])
+        _held.keep(bucket, version, held)
+
+    def _step(self, bucket: int, held: Bucket, messages: Messages, orders: Orders) -> pd.DataFrame:
+        """What messages bring, as rows of ``schema.AUDIT_ROWS``."""
         found = list(_read_rows(row for of_instance in messages.values() for row in of_instance))
         listed = self._judging.listed
         for journal in list(messages):
@@ -93,23 +115,13 @@ class BlockAuditor(StatefulProcessor):
                 count = len(messages.pop(journal))
                 stranger = {"kind": NOT_LISTED, "instance_id": journal.instance_id, "blocks": count}
                 found.append(_EMPTY_ROW | stranger)
-        version = next((version_of(row) for row in self._version.get()), None)
-        held = _held.take(bucket, version)
-        if held is None and version is not None:
-            numbers = numbers_of(version)
-            held = Bucket(self._judging, self._store.read(), self._fleet.read(), numbers)
-        held = held or Bucket(self._judging)
-        results, outputs = held.step(messages, _orders(), self._store, self._fleet)
+        results, outputs = held.step(messages, orders, self._store, self._fleet)
         for journal, result in results.items():
             found += rows_of_result(journal, result)
         found += rows_of_clusters(bucket, outputs, held.fleet_bytes)
-        next_number, span = held.numbers
-        version = next_number, *span, uuid.uuid4().hex
-        self._version.put([version])
-        _held.keep(bucket, version, held)
         # Objects, so that a missing integer stays missing and makes its column no floats.
         columns = {name: [row[name] for row in found] for name in AUDIT_ROWS.names}
-        yield pd.DataFrame(columns, dtype=object)
+        return pd.DataFrame(columns, dtype=object)
 
     def close(self) -> None:
         """Nothing is open between calls."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.finding_collector import FleetOutput
@@ -145,7 +146,7 @@ def sort_out(table: pa.Table) -> BatchContent:
     content = BatchContent()
     known: set[JournalKey] = set()
     # What is of no cluster may be of several buckets.
-    clusters: dict[tuple[str, int], FleetOutput] = {}
+    clusters: list[tuple[tuple[str, int], FleetOutput]] = []
     rows = table.to_pylist()
     rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
     for row in rows:
@@ -173,14 +174,15 @@ def sort_out(table: pa.Table) -> BatchContent:
         elif row["kind"] == CLUSTER:
             content.fleet_bytes[row["partition"]] = row["bytes"]
             key = row["cluster"], row["partition"]
-            clusters[key] = decode(FleetOutput, row["document"], "the comparisons")
+            output = decode(FleetOutput, row["document"], "the comparisons")
+            clusters.append((key, output))
         elif row["kind"] == DEAD_LETTER:
             letter = _dead_letter(row, row["reason"])
             content.dead_letters.append(letter)
         else:
             known.add(JournalKey(row["cluster"], row["instance_id"]))
             content.add_journal(row)
-    for _, output in sorted(clusters.items()):
+    for _, output in sorted(clusters, key=itemgetter(0)):
         content.add_cluster(output)
     content.observations += _under_no_instance(content.dead_letters, known)
     return content

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from tallystick.streaming.checkpoint import CheckpointLocation
 
 FACTOR = 4
-MESSAGES_MIN, MESSAGES_FIRST, MESSAGES_MAX = 16, 256, 4096
+MESSAGES_MIN, MESSAGES_FIRST, MESSAGES_MAX = 16, 256, 16384
+MESSAGES_OF_A_START = 1024
+"""A run begins with at most as many for each part: of what has come since the run before nobody has
+seen how large it is."""
 BYTES_MAX = 128 << 20
 """Of a micro-batch, for each part of the job, as parts are audited side by side: large enough that
 its fixed cost does not count, small enough that its messages fit into memory several times and what
@@ -50,6 +53,12 @@ def next_limit(limit: int, messages: int, size: int, parts: int = 1) -> int:
     return limit
 
 
+def _of_a_start(limit: int, most: int) -> int:
+    while limit > max(most, MESSAGES_MIN):
+        limit //= FACTOR
+    return limit
+
+
 @final
 class MessageLimit:
     """The limit of each micro-batch, which is in the checkpoint location, as it is planned once.
@@ -70,7 +79,7 @@ class MessageLimit:
         self._fixed = fixed
         self._parts = parts
         self._begin = checkpoint.message_limit() or LimitBegin(0, MESSAGES_FIRST, MESSAGES_FIRST)
-        self._wanted = fixed or self._begin.limit
+        self._wanted = fixed or _of_a_start(self._begin.limit, MESSAGES_OF_A_START * parts)
 
     @property
     def is_outgrown(self) -> bool:

@@ -339,6 +339,7 @@ class AuditJob:
             options=self._settings.kafka,
             topic=self._settings.journal_topic,
             max_messages=self._limit.begin(),
+            parts=self._checkpoint.parts,
         )
         requests = read_requests(
             self._spark,

@@ -240,8 +240,6 @@ def _job_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        # Rows are blocks of a few hundred kilobytes, so few of them make a frame.
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
         "spark.buffer.size": str(1 << 20),
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"

@@ -29,8 +29,12 @@ if TYPE_CHECKING:
 HEADERS_MAX = 32
 HEADERS_CUT = "tallystick.headers"
 _HEADER_CHARACTERS = HEADERS_BYTES_MAX // HEADERS_MAX // 5  # a name's may have four bytes each
-POLL_RECORDS_MAX = 16
-"""A client keeps so many messages at once, unpacked: the smallest may be millions of zeros."""
+PORTIONS = 64
+AT_ONCE_MIN, AT_ONCE_MAX = 16, 256
+"""A part's messages of a micro-batch come from Kafka's client, and go to Python, in so many
+portions. Each costs a question for the topic's ends, and a frame of pandas'; and it is held at
+once, unpacked, where the smallest message may be millions of zeros. So many are in it only when the
+limit is large, as it is after messages that were small."""
 FETCH_WAIT_MS = 5
 """Kafka's client asks for more as soon as it has handed out what it had, and a broker answers one
 request of a connection at a time: with Kafka's own 500 ms each task would wait for what comes next
@@ -80,14 +84,27 @@ def read_journal(
     options: Mapping[str, str],
     topic: str = JOURNAL_TOPIC,
     max_messages: int,
+    parts: int = 1,
 ) -> DataFrame:
     """The journal topic from its beginning, as rows of ``schema.BLOCK_ROWS``.
 
     A part of the topic that is gone (retention, or a topic made anew) does not stop the query:
     ``journal_holes`` names what was not read.
+
+    Args:
+        spark: The session; the query of it that is started next hands rows to Python as suits it.
+        bootstrap_servers: The brokers.
+        options: How they are spoken to.
+        topic: The topic.
+        max_messages: A micro-batch has at most so many.
+        parts: They are shared out among so many parts of the job.
     """
-    messages = _messages(spark, bootstrap_servers, topic, options, max_messages).option(
-        "includeHeaders", "true"
+    at_once = min(max(max_messages // parts // PORTIONS, AT_ONCE_MIN), AT_ONCE_MAX)
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", at_once)
+    messages = (
+        _messages(spark, bootstrap_servers, topic, options, max_messages)
+        .option("kafka.max.poll.records", at_once)
+        .option("includeHeaders", "true")
     )
     is_name = F.length("key") <= INSTANCE_BYTES_MAX
     is_whole = F.length("value") <= BLOCK_BYTES_MAX
@@ -161,7 +178,7 @@ def _messages(
         .options(**_BROKER_TIMEOUTS, **options)
         .option("subscribe", topics)
         .option("startingOffsets", "earliest")
-        .option("kafka.max.poll.records", POLL_RECORDS_MAX)
+        .option("kafka.max.poll.records", AT_ONCE_MIN)
         .option("kafka.fetch.max.wait.ms", FETCH_WAIT_MS)
         .option("maxOffsetsPerTrigger", max_messages)
         .option("failOnDataLoss", "false")

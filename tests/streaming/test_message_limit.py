@@ -36,8 +36,8 @@ def plan(checkpoint: CheckpointLocation, *numbers: int) -> None:
 @pytest.mark.parametrize(
     ("limit", "messages", "size", "then"),
     [
-        pytest.param(256, 256, 256 * 100, 4096, id="small messages, and more of them wait"),
-        pytest.param(256, 231, 231 * 100, 4096, id="full but for a few"),
+        pytest.param(256, 256, 256 * 100, 16384, id="small messages, and more of them wait"),
+        pytest.param(256, 231, 231 * 100, 16384, id="full but for a few"),
         pytest.param(256, 200, 200 * 100, 256, id="nothing waits"),
         pytest.param(256, 256, 256 * 100_000, 1024, id="one step, as more would be too much"),
         pytest.param(256, 256, 256 * 400_000, 256, id="as large as it should be"),
@@ -57,20 +57,20 @@ def test_the_limit_follows_the_size_of_messages(limit, messages, size, then):
 @pytest.mark.parametrize("each", [1, 1_000, 7_000, 30_000, 130_000, 10**6, 10**7])
 def test_messages_of_one_size_change_the_limit_at_most_once(each):
     """From wherever it begins; and what a micro-batch has then is not too much."""
-    for begin in (16, 64, 256, 1024, 4096):
+    for begin in (16, 64, 256, 1024, 4096, 16384):
         limit = next_limit(begin, begin, begin * each)
         assert limit == next_limit(limit, limit, limit * each)
         assert limit * (each + MESSAGE_COST) <= 2 * BYTES_MAX or limit == MESSAGES_MIN
 
 
-@pytest.mark.parametrize(("parts", "most"), [(1, 4096), (3, 4096), (4, 16384), (64, 262144)])
+@pytest.mark.parametrize(("parts", "most"), [(1, 16384), (3, 16384), (4, 65536), (64, 1048576)])
 def test_parts_that_work_side_by_side_take_as_much_each(checkpoint, parts, most):
     """In messages and in bytes; the limit keeps its steps."""
     limit = MessageLimit(checkpoint, parts=parts)
     limit.note(0, limit.begin(), MESSAGES_FIRST * 100)
     plan(checkpoint, 0)
     assert most == limit.begin()
-    full = BYTES_MAX // 4096 - MESSAGE_COST
+    full = BYTES_MAX // MESSAGES_MAX - MESSAGE_COST
     assert most == next_limit(256, 256, 256 * full, parts)
     assert most // 4 == next_limit(most, most, most * 8 * full, parts)
 
@@ -79,11 +79,28 @@ def test_a_run_begins_with_the_limit_of_the_one_before(checkpoint):
     """A query that runs keeps its own until it is started again."""
     limit = MessageLimit(checkpoint)
     assert MESSAGES_FIRST == limit.begin()
-    limit.note(0, 256, 256 * 100)
+    limit.note(0, 256, 256 * 100_000)
     assert limit.is_outgrown
     plan(checkpoint, 0, 1)
-    assert MESSAGES_MAX == limit.begin() == MessageLimit(checkpoint).begin()
+    assert 512 < limit.begin() == MessageLimit(checkpoint).begin()
     assert not limit.is_outgrown
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_a_run_begins_with_few_messages_of_unknown_size(checkpoint, parts):
+    """Those of the run before were small, and what has come since need not be."""
+    limit = MessageLimit(checkpoint, parts=parts)
+    limit.note(0, 256, 256 * 100)
+    plan(checkpoint, 0, 1)
+    grown = limit.begin()
+    plan(checkpoint, 2)
+    again = MessageLimit(checkpoint, parts=parts)
+    assert 1024 == again.begin() < grown
+    # What was planned before has the limit of that time.
+    assert [again.is_full(number, 1024) for number in (2, 3)] == [False, True]
+    again.note(3, 1024, 1024 * 100)
+    plan(checkpoint, 3)
+    assert grown == again.begin()
 
 
 def test_a_micro_batch_that_is_run_again_is_judged_by_its_own_limit(checkpoint):
@@ -93,12 +110,12 @@ def test_a_micro_batch_that_is_run_again_is_judged_by_its_own_limit(checkpoint):
     plan(checkpoint, 6, 7)
     limit.begin()
     for one in (limit, MessageLimit(checkpoint)):
-        for number, full, less in ((7, 256, 200), (8, 4096, 256)):
+        for number, full, less in ((7, 256, 200), (8, MESSAGES_MAX, 256)):
             assert one.is_full(number, full)
             assert not one.is_full(number, less)
-        # Nor does it decide what comes next.
-        one.note(7, 256, 256 * 10**6)
-        assert not one.is_outgrown
+    # Nor does it decide what comes next.
+    limit.note(7, 256, 256 * 10**6)
+    assert not limit.is_outgrown
 
 
 def test_a_limit_that_is_given_stays(checkpoint):

@@ -47,7 +47,7 @@ from tallystick.streaming.progress import Metrics
 from tallystick.streaming.restarts import drain
 from tallystick.streaming.rounds import Deadline
 from tallystick.streaming.runner import AuditJob, JobSettings
-from tallystick.streaming.schema import BLOCK_ROWS, SEGMENTS
+from tallystick.streaming.schema import BLOCK_ROWS, SEGMENTS, VERSION_NAME
 from tallystick.streaming.table_sink import TableSink
 from tests.support.wrong_clocks import WRONG_CLOCKS, whole_journals
 
@@ -251,11 +251,12 @@ def write_blocks(directory: Path, size: int, numbers: range) -> None:
         os.utime(path, (1_700_000_000 + i, 1_700_000_000 + i))
 
 
-def run_on_files(spark, directory: Path, tmp_path: Path, audit=audit_blocks) -> FleetStep:
+def run_on_files(
+    spark, directory: Path, tmp_path: Path, audit=audit_blocks, files: int = 3
+) -> FleetStep:
     """Operator and step on rows from a directory, until there are no more."""
-    stream = (
-        spark.readStream.schema(BLOCK_ROWS).option("maxFilesPerTrigger", 3).parquet(str(directory))
-    )
+    stream = spark.readStream.schema(BLOCK_ROWS).option("maxFilesPerTrigger", files)
+    stream = stream.parquet(str(directory))
     with CheckpointLocation(tmp_path / "cp", Layout(SHUFFLE_PARTITIONS, "")) as checkpoint:
         step = FleetStep(
             checkpoint=checkpoint,
@@ -281,6 +282,29 @@ def test_spark_without_kafka_finds_what_the_core_finds(spark, tmp_path, size):
     write_blocks(tmp_path / "blocks", size, range(-(-max(map(len, BLOCKS)) // size)))
     run_on_files(spark, tmp_path / "blocks", tmp_path)
     assert EXPECTED == table_reader.read_findings(tmp_path / "out")
+
+
+def test_a_micro_batch_of_many_bytes_is_audited_in_steps(spark, tmp_path):
+    """What a worker holds at once has a limit of bytes, and the same is found."""
+
+    def audit_in_steps(blocks):
+        return audit_blocks(blocks, BlockAuditor(step_bytes_max=1))
+
+    name = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(name)
+    count = -(-max(map(len, BLOCKS)) // 61)
+    write_blocks(tmp_path / "blocks", 61, range(count))
+    try:
+        spark.conf.set(name, 4)
+        run_on_files(spark, tmp_path / "blocks", tmp_path, audit_in_steps, files=count)
+    finally:
+        spark.conf.set(name, before)
+    assert EXPECTED == table_reader.read_findings(tmp_path / "out")
+    assert len(table_reader.read_cuts(tmp_path / "out")) == 5 * len(BLOCKS)
+    state = spark.read.format("statestore").option("stateVarName", VERSION_NAME)
+    versions = state.load(str(tmp_path / "cp" / "auditor")).select("list_element.*").collect()
+    entries = [version[0] for version in versions]
+    assert len(entries) < 3 * sum(entries) // 4, "each step is an entry of the log"
 
 
 def test_states_that_cannot_be_read_begin_anew(spark, tmp_path):
