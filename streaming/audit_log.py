@@ -53,8 +53,8 @@ _AUDIT, _MOVED, _ROWS, _FORGOTTEN = "audit", "moved", "rows", "forgotten"
 _CRC_BYTES = 4
 _ROW_SCHEMA = pa.schema(
     [("name", pa.int32()), ("value", pa.binary()), ("length", pa.int64()),
-     ("headers", pa.list_(pa.string())), ("header_values", pa.list_(pa.binary())),
-     ("partition", pa.int32()), ("offset", pa.int64()), ("sent_us", pa.int64())]
+     ("headers", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()),
+     ("sent_us", pa.int64())]
 )  # fmt: skip
 
 
@@ -335,15 +335,16 @@ class AuditLog:
             self._forgotten_at = self.next_number
             entries.append(self._entry(_FORGOTTEN, [], self._forgotten.encode()))
         self._is_damaged = False
-        moved = sorted(n for n, at in self._since.items() if at < kept and n not in saved)
-        for name in (*saved, *moved):
+        written = dict.fromkeys(saved, _AUDIT)
+        for name in sorted(n for n, at in self._since.items() if at < kept and n not in written):
+            written[name] = _MOVED
+        for name, kind in written.items():
             logged.pop(name, None)
             data, lost = self._state(name)
             if lost.observations:
                 results.setdefault(name, KeyResult()).put_before(lost)
             cost = len(data) + STATE_COST
             self._sizes[name], self._since[name] = cost, self.next_number
-            kind = _MOVED if name in moved else _AUDIT
             self._cost += cost if kind == _AUDIT else 0
             entries.append(self._entry(kind, [name], data))
         for part in _parts(logged):
@@ -434,13 +435,11 @@ def _parts(
 def _encode_rows(rows: Mapping[JournalKey, Sequence[BlockRow]]) -> bytes:
     """The rows of instances, by the instances' numbers, with a checksum behind."""
     numbered = [(number, row) for number, of in enumerate(rows.values()) for row in of]
-    headers = [row.headers for _, row in numbered]
     columns = (
         [number for number, _ in numbered],
         [row.value for _, row in numbered],
         [row.length for _, row in numbered],
-        [None if each is None else [name for name, _ in each] for each in headers],
-        [None if each is None else [value for _, value in each] for each in headers],
+        [row.headers for _, row in numbered],
         [row.partition for _, row in numbered],
         [row.offset for _, row in numbered],
         [row.sent_us for _, row in numbered],
@@ -464,9 +463,8 @@ def _decode_rows(data: bytes) -> dict[int, list[BlockRow]]:
         raise StateDamagedError("its checksum does not match")
     columns = pa.ipc.open_stream(pa.py_buffer(body)).read_all().to_pydict()
     found: dict[int, list[BlockRow]] = defaultdict(list)
-    for name, value, length, names, values, partition, offset, sent_us in zip(
+    for name, value, length, headers, partition, offset, sent_us in zip(
         *columns.values(), strict=True
     ):
-        headers = None if names is None else list(zip(names, values, strict=True))
         found[name].append(BlockRow(value, headers, partition, offset, sent_us, length))
     return found

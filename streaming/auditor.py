@@ -8,9 +8,7 @@ a bucket are held by the Python worker between micro-batches, and their logs are
 
 from __future__ import annotations
 
-import json
 import uuid
-from binascii import a2b_base64
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tallystick.coordinates.audit.finding_collector import FleetOutput
+from tallystick.coordinates.events._message_headers import headers_of_json
 from tallystick.coordinates.state_codec import encode
 from tallystick.streaming.bucket import Bucket, Judging, Numbers
 from tallystick.streaming.fleet_log import Span
@@ -215,30 +214,11 @@ def numbers_of(version: Version) -> Numbers:
 
 
 def _rows_of(frame: pd.DataFrame) -> Iterator[tuple[JournalKey, BlockRow]]:
-    journals = map(JournalKey, frame["cluster"], frame["instance_id"])
-    names = ("value", "headers", "partition", "offset", "sent_us", "bytes", "key")
-    columns = (journals, *(frame[name] for name in names))
-    for journal, value, headers, partition, offset, sent_us, length, key in zip(
-        *columns, strict=True
-    ):
-        yield (
-            journal,
-            BlockRow(
-                value=value,
-                headers=None if headers is None else [*map(_header, json.loads(headers))],
-                partition=int(partition),
-                offset=int(offset),
-                sent_us=None if pd.isna(sent_us) else int(sent_us),
-                length=int(length),
-                key=key,
-            ),
-        )
-
-
-def _header(header: dict[str, str]) -> tuple[str, bytes | None]:
-    # What is NULL is not written at all.
-    value = header.get("value")
-    return header.get("key", ""), None if value is None else a2b_base64(value)
+    sent_us = [None if pd.isna(sent) else int(sent) for sent in frame["sent_us"].tolist()]
+    names = ("value", "headers", "partition", "offset")
+    before, after = ([frame[name].tolist() for name in of] for of in (names, ("bytes", "key")))
+    rows = map(BlockRow, *before, sent_us, *after)
+    return zip(map(JournalKey, frame["cluster"], frame["instance_id"]), rows, strict=True)
 
 
 def _read_rows(messages: Iterable[BlockRow]) -> Iterator[dict[str, Any]]:
@@ -309,7 +289,9 @@ def rows_of_result(journal: JournalKey, result: KeyResult) -> list[dict[str, Any
             "bytes": letter.row.length,
             # A part of a block is as good as nothing, and the driver gets the letters of all.
             "value": letter.row.value and letter.row.value[:DEAD_LETTER_BYTES_MAX],
-            "headers": [{"key": k, "value": v} for k, v in letter.row.headers or ()],
+            "headers": [
+                {"key": k, "value": v} for k, v in headers_of_json(letter.row.headers or "[]")
+            ],
             "partition": letter.row.partition,
             "offset": letter.row.offset,
         }

@@ -31,7 +31,6 @@ RUN_RECORDS_MAX = 8192
 """Small blocks that follow each other are absorbed together, up to this many records: the audit
 costs about as much for ten records as for a thousand."""
 
-Headers = list[tuple[str, bytes | None]]
 _OF_ADMINISTRATION = frozenset(
     {FleetEventKind.BOOT, FleetEventKind.CHANNEL, FleetEventKind.CLONE, FleetEventKind.LINEAGE}
 )
@@ -44,22 +43,25 @@ class JournalKey(NamedTuple):
     instance_id: str
 
 
-@dataclass(frozen=True, slots=True)
-class BlockRow:
-    """One message of the journal topic, as ``schema.BLOCK_ROWS`` has it."""
+class BlockRow(NamedTuple):
+    """One message of the journal topic, as ``schema.BLOCK_ROWS`` has it.
+
+    Attributes:
+        sent_bytes: Of the value, which is cut if it is too large to be read; -1: as it is.
+    """
 
     value: bytes | None
-    headers: Headers | None
+    headers: str | None
     partition: int
     offset: int
     sent_us: int | None = None
-    length: int = -1
-    """Of the value, which is cut if it is too large to be read; -1: that of ``value``."""
+    sent_bytes: int = -1
     key: bytes | None = None
 
-    def __post_init__(self) -> None:
-        if self.length < 0:
-            object.__setattr__(self, "length", len(self.value or b""))
+    @property
+    def length(self) -> int:
+        """Of the value, in bytes, as it was sent."""
+        return len(self.value or b"") if self.sent_bytes < 0 else self.sent_bytes
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tallystick.streaming.checkpoint import LimitBegin
 if TYPE_CHECKING:
     from tallystick.streaming.checkpoint import CheckpointLocation
 
-FACTOR = 4
+FACTOR = 2
 MESSAGES_MIN, MESSAGES_FIRST, MESSAGES_MAX = 16, 256, 16384
 MESSAGES_OF_A_START = 1024
 """A run begins with at most as many for each part: of what has come since the run before nobody has

@@ -14,7 +14,6 @@ from tallystick.streaming.schema import (
     AUDIT_ROWS,
     CONTROL,
     DEAD_LETTER_BYTES_MAX,
-    HEADERS,
     HEADERS_BYTES_MAX,
     KEY_BYTES_MAX,
     REQUEST,
@@ -44,11 +43,14 @@ REQUESTS_MAX = 256
 
 # Without headers it has none, which is reported; NULL are headers that nobody kept. Headers may be
 # as large as values: too large ones are cut, and the first of those left says how many there were.
+# Nearly none are: as JSON they are longer than what is added up of the others.
 _HEADERS = f"""
-CASE WHEN headers IS NULL THEN CAST(array() AS {HEADERS.simpleString()})
+CASE WHEN headers IS NULL THEN '[]'
+WHEN length(to_json(headers)) <= {HEADERS_BYTES_MAX} AND size(headers) <= {HEADERS_MAX}
+    THEN to_json(headers)
 WHEN aggregate(headers, 0L, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0))
-    <= {HEADERS_BYTES_MAX} AND size(headers) <= {HEADERS_MAX} THEN headers
-ELSE concat(
+    <= {HEADERS_BYTES_MAX} AND size(headers) <= {HEADERS_MAX} THEN to_json(headers)
+ELSE to_json(concat(
     array(named_struct(
         'key', '{HEADERS_CUT}', 'value', CAST(CAST(size(headers) AS STRING) AS BINARY)
     )),
@@ -56,7 +58,7 @@ ELSE concat(
         'key', substring(h.key, 1, {_HEADER_CHARACTERS}),
         'value', substring(h.value, 1, {_HEADER_CHARACTERS})
     ))
-) END
+)) END
 """
 
 # Headers are looked through before they are cut; one that is no name of a cluster is none here, and
@@ -119,7 +121,7 @@ def read_journal(
         F.when(is_whole, F.col("value"))
         .otherwise(_cut("value", DEAD_LETTER_BYTES_MAX))
         .alias("value"),
-        F.to_json(F.expr(_HEADERS)).alias("headers"),
+        F.expr(_HEADERS).alias("headers"),
         "partition",
         "offset",
         F.unix_micros("timestamp").alias("sent_us"),

@@ -11,17 +11,16 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events._arrow_block import read_arrow
 from tallystick.coordinates.events._block_parts import (
     CLUSTER,
-    METADATA_KEYS,
     BlockParts,
     bounds_of,
 )
 from tallystick.coordinates.events._field_checks import FieldError, instance_name
+from tallystick.coordinates.events._message_headers import check_headers
 from tallystick.coordinates.events._packed_block import (
     MAGIC,
     RECORDS_MAX,
@@ -42,6 +41,8 @@ from tallystick.coordinates.values.errors import BlockError, GtidSetParseError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from tallystick.coordinates.events._message_headers import Headers
 
 BLOCK_BYTES_MAX = 16 * 2**20
 """No block is larger; a producer splits long before, at its broker's limit."""
@@ -82,10 +83,6 @@ def block_headers(block: Block) -> list[tuple[str, bytes]]:
         ("count", b"%d" % len(block)),
     ]
     return [*headers, (CLUSTER, block.cluster.encode())] if block.cluster else headers
-
-
-Headers = Collection[tuple[str, bytes | None]]
-"""Of a message."""
 
 
 def decode_block(data: bytes, *, key: bytes | None = None, headers: Headers | None = None) -> Block:
@@ -171,7 +168,7 @@ def _check_message(
             f"a block of instance {instance_id!r} under the key {key[:80]!r}: expected the instance"
         )
     if headers is not None:
-        _check_headers(headers, metadata)
+        check_headers(headers, metadata)
 
 
 def _block_of(parts: BlockParts) -> Block:
@@ -266,18 +263,3 @@ def _number(metadata: Mapping[str, bytes], name: str) -> int:
     if not 0 <= number <= _INT64_MAX:
         raise BlockError(f"a block whose {name} is {raw[:80]!r}: expected 0 to {_INT64_MAX}")
     return number
-
-
-def _check_headers(headers: Headers, metadata: Mapping[str, bytes]) -> None:
-    missing = {*METADATA_KEYS, *([CLUSTER] if CLUSTER in metadata else [])}
-    for name, value in headers:
-        if name in METADATA_KEYS or name == CLUSTER:
-            missing.discard(name)
-            expected = metadata.get(name)
-            if value != expected:
-                raise BlockError(
-                    f"a message whose header {name!r} is {repr(value)[:80]}: its block has"
-                    f" {'none' if expected is None else repr(expected[:80])}"
-                )
-    if missing:
-        raise BlockError(f"a message without the header {min(missing)!r}")

@@ -13,6 +13,7 @@ from streaming_journals import history
 
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
+from tallystick.coordinates.events._message_headers import headers_json
 from tallystick.coordinates.events._packed_block import RECORDS_MAX
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import BlockBuilder, Stream, cut_into_blocks
@@ -46,7 +47,7 @@ def steps_of(seed: int, size: int = 64) -> list[Rows]:
     random = Random(seed)
     waiting = {
         name: [
-            BlockRow(encode_block(part), block_headers(part), 0, offset)
+            BlockRow(encode_block(part), headers_json(block_headers(part)), 0, offset)
             for offset, part in enumerate(cut_into_blocks(replace(journal, cluster=""), size))
         ]
         for name, journal in simulate(scenario_of(seed)).journals.items()
@@ -296,7 +297,7 @@ def test_one_instance_in_two_clusters_has_two_audits():
     blocks = cut_into_blocks(history("a", 4, broken=frozenset()), 60)
     for offset, (cluster, block) in enumerate(zip(("", "east", ""), blocks, strict=False)):
         labelled = replace(block, cluster=cluster)
-        row = BlockRow(encode_block(labelled), block_headers(labelled), 0, offset)
+        row = BlockRow(encode_block(labelled), headers_json(block_headers(labelled)), 0, offset)
         [result] = log.step({JournalKey(cluster, "a"): [row]}, store).values()
     assert [one.code for one in result.observations] == [ObservationCode.JOURNAL_GAP]
     made = AuditLog(frozenset(), store.read(), log.next_number)

@@ -14,6 +14,7 @@ from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.journal_clock import AHEAD_MAX_US
 from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events._message_headers import headers_json, headers_of_json
 from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_headers, encode_block
 from tallystick.coordinates.events.journal import BlockBuilder, RecordType, cut_into_blocks
 from tallystick.coordinates.results import ObservationCode, Verdict
@@ -31,7 +32,10 @@ def row(offset: int, value: bytes | None, *, partition: int = 0, headers=None) -
 
 def rows_of(block, size: int) -> list[BlockRow]:
     pieces = cut_into_blocks(block, size)
-    return [row(i, encode_block(p), headers=block_headers(p)) for i, p in enumerate(pieces)]
+    return [
+        row(i, encode_block(p), headers=headers_json(block_headers(p)))
+        for i, p in enumerate(pieces)
+    ]
 
 
 def audited(rows: list[BlockRow], instance_id: str = "a"):
@@ -65,7 +69,7 @@ def test_a_record_from_after_its_message_is_named(late_us, is_named):
     """Once, while it goes on: nothing can be sent before it is written."""
     latest = int(BLOCK.columns["ts"].max())
     sent_us = latest - AHEAD_MAX_US - late_us
-    rows = [replace(one, sent_us=sent_us) for one in rows_of(BLOCK, 50)]
+    rows = [one._replace(sent_us=sent_us) for one in rows_of(BLOCK, 50)]
     observations = audited(rows).observations
     assert [(o.reason, o.is_undecided) for o in observations] == [
         ("time_after_message", False)
@@ -220,7 +224,7 @@ def test_a_key_under_which_nothing_is_read_is_nobody(values):
 
 def test_a_value_that_was_cut_is_not_decoded():
     """It may be a whole block by chance; its length says that it was none."""
-    one = BlockRow(encode_block(BLOCK), None, 0, 0, length=BLOCK_BYTES_MAX + 1)
+    one = BlockRow(encode_block(BLOCK), None, 0, 0, sent_bytes=BLOCK_BYTES_MAX + 1)
     [letter] = audited([one]).dead_letters
     assert f"{BLOCK_BYTES_MAX + 1} bytes: expected at most {BLOCK_BYTES_MAX}" in letter.reason
 
@@ -266,10 +270,12 @@ def test_a_changed_bit_of_a_block_is_never_a_finding(seed):
         rows = rows_of(replace(journal, cluster=""), rng.choice((32, 128, 512)))
         at = rng.randrange(len(rows))
         if rng.random() < 0.8:
-            rows[at] = replace(rows[at], value=flipped(rows[at].value, rng))
+            rows[at] = rows[at]._replace(value=flipped(rows[at].value, rng))
         else:
-            headers = [(key, flipped(value, rng)) for key, value in rows[at].headers]
-            rows[at] = replace(rows[at], headers=headers)
+            headers = [
+                (key, flipped(value, rng)) for key, value in headers_of_json(rows[at].headers)
+            ]
+            rows[at] = rows[at]._replace(headers=headers_json(headers))
         result = audited(rows, name)
         assert ([], [rows[at]]) == (result.findings, [each.row for each in result.dead_letters])
         # A journal of one block has shown nothing: it is reported by its key (test_poison).

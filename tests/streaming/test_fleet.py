@@ -462,7 +462,7 @@ def read_incidents(directory) -> list:
 
 def test_a_message_without_a_key_is_told(tmp_path):
     """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
-    row = BlockRow(b"x", [("h", b"v")], 3, 14)
+    row = BlockRow(b"x", '[{"key":"h","value":"dg=="}]', 3, 14)
     letters = [DeadLetter(row, "a message without a key")]
     rows = rows_of_result(JournalKey("", ""), KeyResult(is_known=False, dead_letters=letters))
     table = pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events._message_headers import headers_json
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.results import Finding, Observation
@@ -35,7 +36,7 @@ def streamed(journals: Journals, size: int, random: Random) -> list[Any]:
     """What the job finds: each micro-batch has some next blocks of each instance, or none."""
     rows = {
         JournalKey(blocks[0].cluster, name): [
-            BlockRow(encode_block(part), block_headers(part), 0, 0)
+            BlockRow(encode_block(part), headers_json(block_headers(part)), 0, 0)
             for block in blocks
             for part in cut_into_blocks(block, size)
         ]

@@ -18,6 +18,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.events._message_headers import headers_json
 from tallystick.coordinates.events.block_codec import CLUSTER
 from tallystick.coordinates.results import (
     Incident,
@@ -201,7 +202,8 @@ class Job:
                 message = self.topic.partitions[partition][offset]
                 headers = dict(message.headers)
                 key = JournalKey(_text(headers.get(CLUSTER, b"")), _text(message.key))
-                rows[key].append(BlockRow(message.value, message.headers, partition, offset))
+                headers_text = headers_json(message.headers)
+                rows[key].append(BlockRow(message.value, headers_text, partition, offset))
         frames = []
         for key in [key for key in rows if not key.instance_id]:
             letters = [DeadLetter(row, "no instance") for row in rows.pop(key)]
