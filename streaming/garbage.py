@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import gc
 
-TASKS = 128
+FEW, MANY = 8, 128
+"""Tasks."""
 
 
 class GarbageOfTasks:
     """``gc`` for Spark's loop, which collects after every task.
 
     The audits that a worker holds are no garbage, and to walk thousands of them takes seconds. So
-    what a task leaves behind is walked once, and all of it after so many tasks. Within a task
-    nothing is looked for: nearly all that a step makes is gone without, or is still needed.
+    what a few tasks leave behind is walked once, and all of it after many. Otherwise nothing is
+    looked for: nearly all that a step makes is gone without, or is still needed.
     """
 
     def __init__(self) -> None:
@@ -21,7 +22,8 @@ class GarbageOfTasks:
     def collect(self) -> None:
         """A task has ended."""
         self._tasks += 1
-        if self._tasks % TASKS == 0:
+        if self._tasks % MANY == 0:
             gc.unfreeze()
-        gc.collect()
-        gc.freeze()
+        if self._tasks % FEW == 0:
+            gc.collect()
+            gc.freeze()

@@ -450,20 +450,20 @@ def read_head(data: memoryview) -> tuple[Head, int]:
         raise BlockError(f"a packed block of {len(data)} bytes whose head ends at byte {end}")
     try:
         text = str(data[_HEAD.size : end], "utf-8")
-        head: Any = json.loads(text)
+        said: Any = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise BlockError(f"a packed block whose head is no JSON: {one_line(error)}") from None
-    if type(head) is not dict:
+    if type(said) is not dict:
         raise BlockError(f"a packed block whose head is {text[:80]!r}: expected a JSON object")
-    version = head.get("schema_version")
+    version = said.get("schema_version")
     check_version(b"%d" % version if type(version) is int else None)
-    head = {**_OPTIONAL, **head}
+    head = {**_OPTIONAL, **said}
     if head.keys() != _HEAD_FIELDS.keys():
         name = min(head.keys() ^ _HEAD_FIELDS.keys())
         what = "without" if name in _HEAD_FIELDS else "with the unknown"
         raise BlockError(f"a packed block {what} {name[:80]!r} in its head")
-    for name, (kind, of) in _HEAD_FIELDS.items():
-        value = head[name]
+    for name, value in said.items():
+        kind, of = _HEAD_FIELDS[name]
         found: type = type(value)
         if found is not kind or (of is not None and not {of}.issuperset(map(type, value))):
             expected = kind.__name__ if of is None else f"a list of {of.__name__}"

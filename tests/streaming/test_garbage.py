@@ -9,7 +9,7 @@ import weakref
 import pytest
 from pyspark import daemon
 
-from tallystick.streaming.garbage import TASKS, GarbageOfTasks
+from tallystick.streaming.garbage import FEW, MANY, GarbageOfTasks
 
 
 class Node:
@@ -33,12 +33,16 @@ def nothing_frozen():
     gc.enable()
 
 
+def end(tasks: int, collector: GarbageOfTasks) -> None:
+    for _ in range(tasks):
+        collector.collect()
+
+
 def test_what_a_task_leaves_is_collected_and_what_is_held_is_not_walked():
     """A cycle that nobody holds is gone; what is held is walked once."""
     held = cycle()
     garbage = weakref.ref(cycle()[0])
-    collector = GarbageOfTasks()
-    collector.collect()
+    end(FEW, GarbageOfTasks())
     assert garbage() is None
     assert all(one is not held[0] for one in gc.get_objects())
 
@@ -48,12 +52,11 @@ def test_what_was_held_and_is_no_more_is_collected_later():
     held = cycle()
     kept = weakref.ref(held[0])
     collector = GarbageOfTasks()
-    collector.collect()
+    end(FEW, collector)
     del held
-    for _ in range(TASKS - 2):
-        collector.collect()
+    end(MANY - FEW - 1, collector)
     assert kept() is not None
-    collector.collect()
+    end(1, collector)
     assert kept() is None
 
 
