@@ -31,8 +31,8 @@ from tallystick.producers.load.run import LoadOptions, run_load
 from tallystick.producers.publisher import KafkaSettings
 
 REPLICAS = 3
-MESSAGES_MIN = 6000
-"""A micro-batch takes up to 4,096 messages: fewer than this are too few of them for a rate."""
+MESSAGES_MIN = 36_000
+"""A micro-batch takes up to 16,384 messages: fewer than this are too few of them for a rate."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +45,21 @@ class Load:
     rounds: int
 
 
-def produce(servers: str, prefix: str, load: Load) -> dict[str, str]:
-    """A history as one load; returns the topics' settings."""
+def produce(servers: str, prefix: str, load: Load) -> dict[str, Any]:
+    """A history as one load; returns the settings of its job."""
     ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, prefix))
     topics = topic_settings(prefix)
-    plan = LoadPlan(sources=max(load.instances // (REPLICAS + 1), 1), replicas=REPLICAS,
+    sources = max(load.instances // (REPLICAS + 1), 1)
+    plan = LoadPlan(sources=sources, replicas=REPLICAS,
                     status_every=load.block * 10, block_size=load.block)  # fmt: skip
     options = LoadOptions(plan=plan, events=load.records)
     settings = KafkaSettings(bootstrap_servers=servers, topic=topics["journal_topic"])
     report = run_load(options, settings)
     print(f"{load.instances} instances: {report.events:,} records in {report.blocks:,} blocks")
-    return topics
+    suffixes = ["", *(f"-replica-{number + 1}" for number in range(REPLICAS))]
+    # Of a fleet that is not listed only some thousand are judged.
+    names = [f"source-{n + 1}{suffix}" for n in range(sources) for suffix in suffixes]
+    return topics | {"instances": names}
 
 
 def measure(servers: str, directory: Path, load: Load) -> dict[str, Any]:
@@ -71,11 +75,11 @@ def measure(servers: str, directory: Path, load: Load) -> dict[str, Any]:
         time a record; of the last round megabytes resident, bytes of states, findings.
     """
     instances = load.instances
-    topics = produce(servers, f"fleet{instances}", load)
+    settings = produce(servers, f"fleet{instances}", load)
     rates, ratios, used, bare_used = [], [], [], []
     for number in range(load.rounds):
-        ours = measure_auditor(servers, directory / f"{instances}-{number}", topics)
-        bare = measure_bare("b", servers, topics["journal_topic"])
+        ours = measure_auditor(servers, directory / f"{instances}-{number}", settings)
+        bare = measure_bare("b", servers, settings["journal_topic"])
         cpu = ours["cpu_us"]
         parts = ", ".join(f"{name} {cpu[name]:.1f}" for name in sorted(cpu))
         print(

@@ -156,7 +156,9 @@ def main() -> None:
         with LocalBroker(directory / "broker", port=0) as broker:
             servers, topics = broker.bootstrap_servers, topic_settings("heartbeats")
             ensure_topics(servers, tallystick_topics(JOURNAL_PARTITIONS, "heartbeats"))
-            auditor = Auditor(servers, directory / "audit", topics, options.executors)
+            names = [key.decode() for key, _, _ in seconds[0]]
+            settings = topics | {"instances": names}
+            auditor = Auditor(servers, directory / "audit", settings, options.executors)
             try:
                 time.sleep(max(0.0, begin_us / 1e6 - time.time()))
                 settled = time.perf_counter() + SETTLING_S

@@ -29,7 +29,7 @@ from typing import Any, NamedTuple
 
 from confluent_kafka import Consumer, Producer
 
-from benchmarks.pipeline import JOURNAL_PARTITIONS, REPLICAS, child, topic_settings
+from benchmarks.pipeline import JOURNAL_PARTITIONS, REPLICAS, start_auditor, topic_settings
 from benchmarks.small_journal import journal
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
 from tallystick.deploy.broker import LocalBroker
@@ -59,11 +59,9 @@ class Auditor:
     """The job in a process of its own, and what it says after each micro-batch."""
 
     def __init__(
-        self, servers: str, directory: Path, topics: dict[str, str], executors: int = 0
+        self, servers: str, directory: Path, settings: dict[str, Any], executors: int = 0
     ) -> None:
-        directory.mkdir()
-        auditor = ("--auditor", servers, str(directory), json.dumps(topics))
-        self.process = child(*auditor, "--executors", str(executors))
+        self.process = start_auditor(servers, directory, settings, executors)
         self.lines: list[dict[str, Any]] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()

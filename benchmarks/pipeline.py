@@ -164,9 +164,20 @@ def run_bare(kind: str, servers: str, topic: str) -> None:
     print(json.dumps({**result, "cpu_us": cpu / events * 1e6}))
 
 
-def run_auditor(
-    servers: str, directory: str, topics: str, available_now: bool, executors: int
-) -> None:
+SETTINGS = "settings.json"
+"""In the auditor's directory: more of the job's settings."""
+
+
+def start_auditor(
+    servers: str, directory: Path, settings: dict[str, Any], executors: int, *more: str
+) -> subprocess.Popen[str]:
+    """The job in a process of its own: its topics, and more settings of it."""
+    directory.mkdir()
+    (directory / SETTINGS).write_text(json.dumps(settings), "utf-8")
+    return child("--auditor", servers, str(directory), "--executors", str(executors), *more)
+
+
+def run_auditor(servers: str, directory: str, available_now: bool, executors: int) -> None:
     """The job; one line a micro-batch, then one with the memory at the end."""
     from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
     from tallystick.streaming.session import SessionSettings
@@ -197,7 +208,7 @@ def run_auditor(
                 # With it, as `tallystick audit` has it, small files of the tables are put together.
                 retention=Retention(details_days=35, history_days=400),
                 available_now=available_now,
-                **json.loads(topics),
+                **json.loads((directory_path / SETTINGS).read_text("utf-8")),
             ),
             SessionSettings(
                 jars=spark_kafka_jars(),
@@ -272,12 +283,10 @@ def used() -> tuple[dict[str, int], dict[str, float]]:
 
 
 def measure_auditor(
-    servers: str, directory: Path, topics: dict[str, str], executors: int = 0
+    servers: str, directory: Path, settings: dict[str, Any], executors: int = 0
 ) -> dict[str, Any]:
     """One run over everything that is in the journal topic, in one JVM or in executors."""
-    directory.mkdir()
-    auditor = ("--auditor", servers, str(directory), json.dumps(topics), "--available-now")
-    process = child(*auditor, "--executors", str(executors))
+    process = start_auditor(servers, directory, settings, executors, "--available-now")
     assert process.stdout is not None
     lines = [json.loads(line) for line in process.stdout]
     if process.wait() or len(lines) < 4:
@@ -376,7 +385,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--executors", type=int, default=0, help="measured, too, if there are any")
     # What this program starts itself.
-    parser.add_argument("--auditor", nargs=3, help=argparse.SUPPRESS)
+    parser.add_argument("--auditor", nargs=2, help=argparse.SUPPRESS)
     parser.add_argument("--available-now", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--bare", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
