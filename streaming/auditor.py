@@ -110,7 +110,7 @@ class BlockAuditor(StatefulProcessor):
         found = list(_read_rows(row for of_instance in messages.values() for row in of_instance))
         listed = self._judging.listed
         for journal in list(messages):
-            if listed is not None and journal.instance_id not in listed | {""}:
+            if listed is not None and journal.instance_id and journal.instance_id not in listed:
                 count = len(messages.pop(journal))
                 stranger = {"kind": NOT_LISTED, "instance_id": journal.instance_id, "blocks": count}
                 found.append(_EMPTY_ROW | stranger)
@@ -214,7 +214,8 @@ def numbers_of(version: Version) -> Numbers:
 
 
 def _rows_of(frame: pd.DataFrame) -> Iterator[tuple[JournalKey, BlockRow]]:
-    sent_us = [None if pd.isna(sent) else int(sent) for sent in frame["sent_us"].tolist()]
+    sent = frame["sent_us"]
+    sent_us = [None if pd.isna(at) else int(at) for at in sent] if sent.hasnans else sent.tolist()
     names = ("value", "headers", "partition", "offset")
     before, after = ([frame[name].tolist() for name in of] for of in (names, ("bytes", "key")))
     rows = map(BlockRow, *before, sent_us, *after)

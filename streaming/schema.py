@@ -15,8 +15,8 @@ from pyspark.sql.types import (
     StructType,
 )
 
-from tallystick.coordinates.audit.cut import Cut
-from tallystick.coordinates.results import Finding, Observation
+from tallystick.coordinates.audit.cut import Cut, cut_columns
+from tallystick.coordinates.results import Check, Finding, Observation, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,9 +121,24 @@ def encode_document(
     document = [
         [finding.to_dict() for finding in findings],
         [observation.to_dict() for observation in observations],
-        [cut.to_dict() for cut in cuts],
+        [_row_of(cut) for cut in cuts],
     ]
     return json.dumps(document, separators=(",", ":")).encode()
+
+
+def _row_of(cut: Cut) -> list[Any]:
+    """A cut and its checks without names: a collection of a large fleet has a million checks."""
+    checks = [(one.rule, one.outcome.value, one.reason, dict(one.data)) for one in cut.checks]
+    return [*(getattr(cut, name) for name in cut_columns()), checks]
+
+
+def _cut_of(row: list[Any]) -> Cut:
+    *values, rows = row
+    checks = [Check(rule, _OUTCOMES[outcome], *more) for rule, outcome, *more in rows]
+    return Cut(**dict(zip(cut_columns(), values, strict=True)), checks=tuple(checks))
+
+
+_OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 
 
 def decode_document(data: bytes) -> tuple[list[Finding], list[Observation], list[Cut]]:
@@ -133,5 +148,5 @@ def decode_document(data: bytes) -> tuple[list[Finding], list[Observation], list
     return (
         [Finding.from_dict(finding) for finding in findings],
         [Observation.from_dict(observation) for observation in observations],
-        [Cut.from_dict(cut) for cut in cuts],
+        [_cut_of(cut) for cut in cuts],
     )

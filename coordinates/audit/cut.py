@@ -6,7 +6,7 @@ the report and the tables all read this one table.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
 
@@ -118,11 +118,6 @@ class Cut:
         """JSON form."""
         values = {name: getattr(self, name) for name in cut_columns()}
         return values | {"checks": [check.to_dict() for check in self.checks]}
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Cut:
-        """Inverse of ``to_dict``."""
-        return cls(**{**values, "checks": tuple(map(Check.from_dict, values["checks"]))})
 
 
 def cut_columns() -> dict[str, type]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from tallystick.coordinates.audit.instance import AuditOutput
+from tallystick.coordinates.events._message_headers import headers_of_json
 from tallystick.streaming.audit_log import AuditLog, Entry
 from tallystick.streaming.bucket import Bucket, Judging, Numbers
 from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
@@ -78,7 +79,8 @@ def audit_rows(
     store = MemoryStore(state.entries if state else ())
     log = state.log() if state else AuditLog()
     messages = list(rows)
-    cluster = next((dict(row.headers or ()).get("cluster", b"") for row in messages), b"")
+    headers = [dict(headers_of_json(row.headers or "[]")) for row in messages[:1]]
+    cluster = next((of.get("cluster", b"") for of in headers), b"")
     key = JournalKey(cluster.decode(), instance_id)
     result = log.step({key: messages}, store)[key]
     entries = tuple(store.read())
