@@ -226,9 +226,13 @@ class FleetLog:
     ) -> tuple[_Taken, list[Observation]]:
         """What a cluster's audit takes: nothing of who is retired, or one instance too many."""
         known = self._audit(cluster).reader.members.keys()
-        gone = {name for name, home in orders.away.items() if home != cluster}
-        gone |= orders.retired.keys()
-        gone |= set() if self._listed is None else known - self._listed
+        gone = sorted(
+            name
+            for name in known
+            if orders.away.get(name, cluster) != cluster
+            or name in orders.retired
+            or (self._listed is not None and name not in self._listed)
+        )
         kept = {
             name: of if name not in orders.retired else _since_start(of, orders.retired[name])
             for name, of in events.items()
@@ -241,7 +245,7 @@ class FleetLog:
         for event in taken if orders.is_caught_up else ():
             expired[event.instance_id] = max(expired[event.instance_id], event.ts)
         before = {name: ts - self._wait_us for name, ts in expired.items()}
-        return _Taken(sorted(gone & known), taken, before), [*map(not_compared, beyond)]
+        return _Taken(gone, taken, before), [*map(not_compared, beyond)]
 
     def _contained(
         self,
