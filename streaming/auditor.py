@@ -24,7 +24,7 @@ from tallystick.streaming.bucket import Bucket, Judging, Numbers
 from tallystick.streaming.fleet_log import Span
 from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
 from tallystick.streaming.log_parts import entries_of, parts_of
-from tallystick.streaming.message_steps import Messages, in_steps
+from tallystick.streaming.message_steps import ByJournal, in_steps
 from tallystick.streaming.orders import PROPERTY, Orders
 from tallystick.streaming.schema import (
     AUDIT_ROWS,
@@ -105,7 +105,7 @@ class BlockAuditor(StatefulProcessor):
         self._version.put([version])
         _held.keep(bucket, version, held)
 
-    def _step(self, bucket: int, held: Bucket, messages: Messages, orders: Orders) -> pd.DataFrame:
+    def _step(self, bucket: int, held: Bucket, messages: ByJournal, orders: Orders) -> pd.DataFrame:
         """What messages bring, as rows of ``schema.AUDIT_ROWS``."""
         found = list(_read_rows(row for of_instance in messages.values() for row in of_instance))
         listed = self._judging.listed

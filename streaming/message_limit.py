@@ -54,7 +54,7 @@ def next_limit(limit: int, messages: int, size: int, parts: int = 1) -> int:
 
 
 def _of_a_start(limit: int, most: int) -> int:
-    while limit > max(most, MESSAGES_MIN):
+    while limit > most:
         limit //= FACTOR
     return limit
 

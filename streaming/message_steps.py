@@ -11,7 +11,7 @@ import pickle
 import tempfile
 from collections import defaultdict
 from itertools import accumulate
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from tallystick.streaming.instance_step import BlockRow, JournalKey
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 Message = tuple[JournalKey, BlockRow]
-Messages = dict[JournalKey, list[BlockRow]]
+ByJournal = dict[JournalKey, list[BlockRow]]
 
 
 class _Place(NamedTuple):
@@ -33,7 +33,7 @@ class _Place(NamedTuple):
     length: int
 
 
-def in_steps(messages: Iterable[Message], bytes_max: int) -> Iterator[tuple[Messages, bool]]:
+def in_steps(messages: Iterable[Message], bytes_max: int) -> Iterator[tuple[ByJournal, bool]]:
     """The messages, each once, in as few steps as their sizes allow.
 
     Args:
@@ -47,7 +47,8 @@ def in_steps(messages: Iterable[Message], bytes_max: int) -> Iterator[tuple[Mess
     """
     # Spark tells its workers where it puts its own such files.
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
-    with tempfile.TemporaryFile(dir=local) as file:
+    # It is on disk only when something is put aside.
+    with tempfile.SpooledTemporaryFile(max_size=1, dir=local) as file:
         places: list[_Place] = []
         held: list[Message] = []
         size = 0
@@ -72,14 +73,14 @@ def _size(message: Message) -> int:
     return len(message[1].value or b"")
 
 
-def _by_journal(messages: Iterable[Message]) -> Messages:
-    found: Messages = defaultdict(list)
+def _by_journal(messages: Iterable[Message]) -> ByJournal:
+    found: ByJournal = defaultdict(list)
     for journal, row in messages:
         found[journal].append(row)
     return found
 
 
-def _put_aside(messages: Iterable[Message], file: BinaryIO) -> Iterator[_Place]:
+def _put_aside(messages: Iterable[Message], file: IO[bytes]) -> Iterator[_Place]:
     for message in messages:
         _, row = message
         position = file.tell()
@@ -88,7 +89,7 @@ def _put_aside(messages: Iterable[Message], file: BinaryIO) -> Iterator[_Place]:
         yield _Place(row.partition, row.offset, sent_us, _size(message), position, length)
 
 
-def _read(place: _Place, file: BinaryIO) -> Message:
+def _read(place: _Place, file: IO[bytes]) -> Message:
     file.seek(place.position)
     # No name leads to the file, so nobody else has written into it.
     message: Message = pickle.loads(file.read(place.length))  # noqa: S301

@@ -43,13 +43,14 @@ REQUESTS_MAX = 256
 
 # Without headers it has none, which is reported; NULL are headers that nobody kept. Headers may be
 # as large as values: too large ones are cut, and the first of those left says how many there were.
-# Nearly none are: as JSON they are longer than what is added up of the others.
+# Nearly none are: their JSON, which is longer than they are, is short enough.
 _HEADERS = f"""
 CASE WHEN headers IS NULL THEN '[]'
-WHEN length(to_json(headers)) <= {HEADERS_BYTES_MAX} AND size(headers) <= {HEADERS_MAX}
-    THEN to_json(headers)
-WHEN aggregate(headers, 0L, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0))
-    <= {HEADERS_BYTES_MAX} AND size(headers) <= {HEADERS_MAX} THEN to_json(headers)
+WHEN size(headers) <= {HEADERS_MAX} AND (
+    length(to_json(headers)) <= {HEADERS_BYTES_MAX}
+    OR aggregate(headers, 0L, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0))
+        <= {HEADERS_BYTES_MAX}
+) THEN to_json(headers)
 ELSE to_json(concat(
     array(named_struct(
         'key', '{HEADERS_CUT}', 'value', CAST(CAST(size(headers) AS STRING) AS BINARY)
