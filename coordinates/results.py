@@ -61,6 +61,10 @@ class Check:
     reason: str = ""
     data: Mapping[str, Any] = field(default_factory=dict, hash=False)
 
+    def is_graver(self, other: Check) -> bool:
+        """Whether it counts more: broken does more than undecided, that more than holds."""
+        return _GRAVITY[self.outcome] > _GRAVITY[other.outcome]
+
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return {
@@ -103,7 +107,7 @@ def gravest(checks: Iterable[SubjectCheck]) -> list[SubjectCheck]:
     for one in checks:
         key = one.check.rule, one.instance_id, one.channel, one.collection_id
         known = kept.get(key)
-        if known is None or _GRAVITY[one.check.outcome] > _GRAVITY[known.check.outcome]:
+        if known is None or one.check.is_graver(known.check):
             kept[key] = one
     return list(kept.values())
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from functools import lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import (
@@ -19,7 +21,7 @@ from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Check, Finding, Observation, Outcome
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 HEADERS = ArrayType(
     StructType([StructField("key", StringType()), StructField("value", BinaryType())])
@@ -128,14 +130,33 @@ def encode_document(
 
 def _row_of(cut: Cut) -> list[Any]:
     """A cut and its checks without names: a collection of a large fleet has a million checks."""
-    checks = [(one.rule, one.outcome.value, one.reason, dict(one.data)) for one in cut.checks]
-    return [*(getattr(cut, name) for name in cut_columns()), checks]
+    return [*_values_of(cut), list(map(_check_row, cut.checks))]
+
+
+_values_of = attrgetter(*cut_columns())
+
+
+def _check_row(one: Check) -> tuple[Any, ...]:
+    bare = one.rule, one.outcome.value, one.reason
+    return (*bare, dict(one.data)) if one.data else bare
 
 
 def _cut_of(row: list[Any]) -> Cut:
     *values, rows = row
-    checks = [Check(rule, _OUTCOMES[outcome], *more) for rule, outcome, *more in rows]
-    return Cut(**dict(zip(cut_columns(), values, strict=True)), checks=tuple(checks))
+    checks = tuple(_check(*of_check) for of_check in rows)
+    return Cut(**dict(zip(cut_columns(), values, strict=True)), checks=checks)
+
+
+def _check(rule: str, outcome: str, reason: str, data: Mapping[str, Any] | None = None) -> Check:
+    if data is None:
+        return _bare_check(rule, outcome, reason)
+    return Check(rule, _OUTCOMES[outcome], reason, data)
+
+
+@lru_cache(maxsize=1 << 14)
+def _bare_check(rule: str, outcome: str, reason: str) -> Check:
+    """Of ten thousand rows most have the same."""
+    return Check(rule, _OUTCOMES[outcome], reason)
 
 
 _OUTCOMES = {outcome.value: outcome for outcome in Outcome}

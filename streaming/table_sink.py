@@ -83,7 +83,7 @@ class TableSink:
         Args:
             batch: Its number; of one that was written before, nothing is. ``END_BATCH``: they
                 replace those of the end before.
-            values: What ``row_of`` of the table takes.
+            values: What ``columns_of`` of the table takes.
 
         Raises:
             TableError: A table cannot be written.

@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import json
 import textwrap
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -36,15 +37,16 @@ class TableKind:
         name: Its directory.
         text: What a row is.
         schema: Its own columns; those of ``WRITTEN`` follow.
-        row_of: A row of a value, with ``ts`` in microseconds.
-        value_of: Inverse of ``row_of``; unknown columns are ignored.
+        columns_of: The columns of values, at least one, with ``ts`` in microseconds; others than
+            its own are ignored.
+        value_of: A row, by column, as the value again; unknown columns are ignored.
         is_detail: It grows with every collection, so it is kept for a shorter time.
     """
 
     name: str
     text: str
     schema: pa.Schema
-    row_of: Callable[[Any], dict[str, Any]] = dict
+    columns_of: Callable[[Sequence[Any]], Mapping[str, Sequence[Any]]]
     value_of: Callable[[dict[str, Any]], Any] = dict
     is_detail: bool = False
 
@@ -94,8 +96,33 @@ def _check(*values: str) -> Check:
     return Check.from_dict(_with_data(dict(zip(_CHECK, values, strict=True))))
 
 
-def _cut_row(cut: Cut) -> dict[str, Any]:
-    return cut.to_dict() | {"checks": [_with_text(check.to_dict()) for check in cut.checks]}
+def _by_row(
+    row_of: Callable[[Any], Mapping[str, Any]],
+) -> Callable[[Sequence[Any]], Mapping[str, Sequence[Any]]]:
+    """The columns of a table of which a micro-batch has few rows."""
+
+    def columns_of(values: Sequence[Any]) -> Mapping[str, Sequence[Any]]:
+        rows = list(map(row_of, values))
+        return {name: [row[name] for row in rows] for name in rows[0]}
+
+    return columns_of
+
+
+def _check_row(one: Check) -> dict[str, Any]:
+    if one.data:
+        return _with_text(one.to_dict())
+    return _bare_check_row(one.rule, one.outcome.value, one.reason)
+
+
+@lru_cache(maxsize=1 << 14)
+def _bare_check_row(*values: str) -> dict[str, Any]:
+    """As ``_check``, of one that says nothing more; read only."""
+    return dict(zip(_CHECK, (*values, "{}"), strict=True))
+
+
+def _cut_columns(cuts: Sequence[Cut]) -> Mapping[str, Sequence[Any]]:
+    columns = {name: list(map(attrgetter(name), cuts)) for name in cut_columns()}
+    return columns | {"checks": [list(map(_check_row, cut.checks)) for cut in cuts]}
 
 
 def _cut_of(row: Mapping[str, Any]) -> Cut:
@@ -103,8 +130,10 @@ def _cut_of(row: Mapping[str, Any]) -> Cut:
     return Cut(**values, checks=tuple(map(_check_of, row["checks"])))
 
 
-def _subject_check_row(one: SubjectCheck) -> dict[str, Any]:
-    return {name: getattr(one, name) for name in _SUBJECT} | _with_text(one.check.to_dict())
+def _subject_check_columns(checks: Sequence[SubjectCheck]) -> Mapping[str, Sequence[Any]]:
+    columns = {name: list(map(attrgetter(name), checks)) for name in _SUBJECT}
+    rows = [_check_row(one.check) for one in checks]
+    return columns | {name: list(map(itemgetter(name), rows)) for name in _CHECK}
 
 
 def _subject_check_of(row: Mapping[str, Any]) -> SubjectCheck:
@@ -116,7 +145,7 @@ FINDINGS = TableKind(
     "findings",
     "A broken rule, as the audit reported it; `data` is JSON, what the case's texts name.",
     _schema(("finding_id", *_names(Finding))),
-    lambda finding: _with_text(finding.to_dict()),
+    _by_row(lambda finding: _with_text(finding.to_dict())),
     lambda row: Finding.from_dict(_with_data(row)),
 )
 INCIDENTS = TableKind(
@@ -124,21 +153,21 @@ INCIDENTS = TableKind(
     "An incident as it is after a micro-batch; of one `incident_id` the newest row counts. `cause`,"
     " `finding` (the first) and `acknowledgement` are JSON.",
     _schema(_names(Incident)),
-    lambda incident: _with_text(incident.to_dict(), *_JSON_OF_INCIDENT),
+    _by_row(lambda incident: _with_text(incident.to_dict(), *_JSON_OF_INCIDENT)),
     lambda row: Incident.from_dict(_with_data(row, *_JSON_OF_INCIDENT)),
 )
 OBSERVATIONS = TableKind(
     "observations",
     "What else was seen; `data` is JSON, what the reason's text names.",
     _replaced(_schema(_names(Observation)), "rules", pa.list_(pa.string())),
-    lambda seen: _with_text(seen.to_dict()),
+    _by_row(lambda seen: _with_text(seen.to_dict())),
     lambda row: Observation.from_dict(_with_data(row)),
 )
 CUTS = TableKind(
     "cuts",
     "A row of `log_status` beside what its journal showed; `checks` are those of rules on a row.",
     _schema(cut_columns()).append(pa.field("checks", pa.list_(pa.struct(_schema(_CHECK))))),
-    _cut_row,
+    _cut_columns,
     _cut_of,
     is_detail=True,
 )
@@ -146,7 +175,7 @@ CHECKS = TableKind(
     "checks",
     "The outcome of one rule on one instance or channel at one collection; `data` is JSON.",
     _schema((*_SUBJECT, *_CHECK)),
-    _subject_check_row,
+    _subject_check_columns,
     _subject_check_of,
     is_detail=True,
 )
@@ -157,6 +186,7 @@ VALIDATIONS = TableKind(
         {"collection_id": str, "verdict": str, "reason": str, "instances": int, "missing": int,
          "is_late": bool, "ts": int}
     ),
+    _by_row(dict),
     is_detail=True,
 )  # fmt: skip
 COUNTS = (
@@ -177,6 +207,7 @@ HOURS = TableKind(
             ("last_ts", TIMESTAMP),
         ]
     ),
+    _by_row(dict),
 )
 TABLES = {
     kind.name: kind
@@ -191,13 +222,13 @@ def full_schema(kind: TableKind) -> pa.Schema:
 
 
 def arrow_rows(kind: TableKind, values: list[Any]) -> pa.Table:
-    """Values as rows of a table, without ``WRITTEN``."""
-    rows = list(map(kind.row_of, values))
+    """Values, at least one, as rows of a table, without ``WRITTEN``."""
+    columns = kind.columns_of(values)
     try:
-        return pa.Table.from_pylist(rows, schema=kind.schema)
+        return pa.Table.from_pydict(columns, schema=kind.schema)
     except UnicodeEncodeError:
         # JSON can spell a lone surrogate, UTF-8 cannot; a hostile text stops nothing.
-        return pa.Table.from_pylist([_encodable(row) for row in rows], schema=kind.schema)
+        return pa.Table.from_pydict(_encodable(columns), schema=kind.schema)
 
 
 def values_of(kind: TableKind, rows: pa.Table) -> list[Any]:

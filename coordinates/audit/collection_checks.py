@@ -22,7 +22,6 @@ from tallystick.coordinates.results import (
     Outcome,
     SubjectCheck,
     Verdict,
-    gravest,
 )
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.identity import instances_of
@@ -98,13 +97,22 @@ class CollectionChecks:
         self.broken = list(newest.values())
         collection_id = cuts[0].collection_id if cuts else "the end"
         # The breaches come first: of equals the first stays, and these have a witness.
-        checks = ((o.instance_id, o.channel, o.check) for o in (*self.broken, *now))
-        return gravest(
-            SubjectCheck(instance_id, channel, collection_id, upto, check)
-            for instance_id, channel, check in chain(checks, self._of_rows(cuts))
-        )
+        checks = (((one.instance_id, one.channel), (one.check,)) for one in (*self.broken, *now))
+        # By subject, as the rows of a large fleet bring a million checks.
+        kept: dict[_Subject, dict[str, Check]] = {}
+        for subject, some in chain(checks, self._of_rows(cuts)):
+            of_subject = kept.setdefault(subject, {})
+            for check in some:
+                known = of_subject.get(check.rule)
+                if known is None or check.is_graver(known):
+                    of_subject[check.rule] = check
+        return [
+            SubjectCheck(*subject, collection_id, upto, check)
+            for subject, of_subject in kept.items()
+            for check in of_subject.values()
+        ]
 
-    def _of_rows(self, cuts: Sequence[Cut]) -> Iterator[tuple[str, str | None, Check]]:
+    def _of_rows(self, cuts: Sequence[Cut]) -> Iterator[tuple[_Subject, Iterable[Check]]]:
         # Rules of events say the same of most rows.
         of_events = cache(self._of_events)
         for cut in cuts:
@@ -117,8 +125,7 @@ class CollectionChecks:
                     is_read = cut.journal_gtid_set is not None
                 is_redo_read = cut.journal_written_lsn is not None
                 checks = *checks, *of_events(is_channel, is_read, is_redo_read, cut.reason)
-            for check in checks:
-                yield cut.instance_id, cut.channel, check
+            yield (cut.instance_id, cut.channel), checks
 
     def _of_events(
         self, is_channel: bool, is_read: bool, is_redo_read: bool, reason: str

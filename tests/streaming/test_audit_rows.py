@@ -10,6 +10,7 @@ import pytest
 from streaming_journals import history
 
 from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.journal_clock import AHEAD_MAX_US
@@ -17,10 +18,11 @@ from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events._message_headers import headers_json, headers_of_json
 from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_headers, encode_block
 from tallystick.coordinates.events.journal import BlockBuilder, RecordType, cut_into_blocks
-from tallystick.coordinates.results import ObservationCode, Verdict
+from tallystick.coordinates.results import Check, ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.streaming.instance_step import BlockRow
+from tallystick.streaming.schema import decode_document, encode_document
 from tests.support.audit_steps import State, audit_rows
 
 BLOCK = history("a", 4, broken=frozenset({1, 3}))
@@ -287,3 +289,15 @@ def flipped(data: bytes, rng: random.Random) -> bytes:
     changed = bytearray(data)
     changed[bit // 8] ^= 1 << bit % 8
     return bytes(changed)
+
+
+def test_the_checks_of_a_row_reach_the_driver_as_they_are() -> None:
+    checks = (
+        Check("gtid_executed_matches_journal", Outcome.HOLDS),
+        Check("purged_monotone", Outcome.UNDECIDED, "purged_not_read"),
+        Check("purged_monotone", Outcome.UNDECIDED, "purged_not_read", {"count": 2}),
+        Check("lsn_monotone", Outcome.BROKEN, "fell", {"before": 9, "texts": ["a", None]}),
+    )
+    cuts = [Cut(collection_id="c-1", instance_id=name, scope="instance", ts=7, checks=checks)
+            for name in ("one", "two")]  # fmt: skip
+    assert decode_document(encode_document([], [], cuts)) == ([], [], cuts)
