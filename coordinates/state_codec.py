@@ -42,6 +42,7 @@ from tallystick.coordinates.values.checksum import checksum
 from tallystick.coordinates.values.errors import StateDamagedError, StateVersionError
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.coordinates.values.json_bytes import of_json, to_json
 
 COLLABORATOR: Final = {"state": "collaborator"}
 """Metadata of a field that is no state: another part of the same whole."""
@@ -55,7 +56,6 @@ _HEAD = struct.Struct("<4sI")
 _CHECKED = struct.Struct("<8sI")
 _HEAD_BYTES = _HEAD.size + _CHECKED.size
 _NATIVE = (int, str, bool, float, type(None), Any, object)
-_to_json = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
 
 Bytes = bytes | memoryview
 
@@ -79,7 +79,7 @@ def encode(hint: Any, value: Any, before: bytes = b"") -> bytes:
     coder = _coder(hint)
     writer = Writer()
     document = value if coder.encode is None else coder.encode(value, writer)
-    head = _to_json([document, writer.sets, writer.index]).encode()
+    head = to_json([document, writer.sets, writer.index])
     payload = [len(head).to_bytes(4, "little"), head, *writer.raw]
     checked = _CHECKED.pack(schema_hash(hint), sum(map(len, payload)))
     return b"".join((before, _HEAD.pack(MAGIC, checksum(checked, *payload)), checked, *payload))
@@ -158,7 +158,7 @@ def _decoded(hint: Any, data: Bytes, of: str, whole: Any, decode_it: Decode | No
         )
     try:
         size = 4 + int.from_bytes(payload[:4], "little")
-        document, sets, index = json.loads(str(payload[4:size], "ascii"))
+        document, sets, index = of_json(payload[4:size])
         reader = Reader(whole, sets, index, payload[size:])
         return document if decode_it is None else decode_it(document, reader)
     except (ValueError, TypeError, LookupError) as error:

@@ -6,9 +6,11 @@ state of some audits. Whoever does not hold the audits of the last micro-batch (
 new, or one that others stood in for) makes them from the newest state and the blocks since.
 
 The log is a ring of segments. When what came into the newest takes a share of what all states take,
-the oldest is emptied: audits that need what is in it are written anew. So each micro-batch writes
-about twice the blocks that it read, and blocks to be read again are no more than the states. Of an
-instance whose blocks are larger than its state, the state is written.
+the oldest is emptied: audits that need what is in it are written anew. Before that the oldest are
+written with each micro-batch, as many as its blocks make due, so that those of a fleet which began
+at once are not written at once. So each micro-batch writes about twice the blocks that it read, and
+blocks to be read again are no more than the states. Of an instance whose blocks are larger than its
+state, the state is written.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ ROW_COST = 2048
 STATE_COST = 16 * ROW_COST
 """What a state costs beside its bytes, which are few of an instance on which nothing happens."""
 
+MOVED_AHEAD = 1.25
+"""States are written so many times as often as the ring would need if all were as old."""
 ENTRY_COST_MAX = 64 << 20
 """Blocks of this cost are an entry, and those that follow another one."""
 
@@ -122,12 +126,14 @@ class AuditLog:
         # Why instances may have been forgotten, and the entry that says so.
         self._forgotten, self._forgotten_at = "", -1
         self._is_damaged = False
-        # By journal: the entry from which on it is made, and what its state costs.
+        # By journal: the entry from which on it is made, the oldest first; what its state costs.
         self._since: dict[JournalKey, int] = {}
         self._sizes: dict[JournalKey, int] = {}
-        # By segment that is not empty, its first entry; of the newest, what came into it.
+        # By segment that is not empty, its first entry; of the newest, what came into it; what
+        # states may cost that are written before they must be.
         self._begins = {0: 0}
         self._segment, self._cost, self.next_number = 0, 0, 0
+        self._due = 0.0
         self._load(sorted(entries, key=lambda pair: pair[1].number), next_number)
 
     # Reading the log
@@ -154,7 +160,7 @@ class AuditLog:
                 cost = len(entry.data) + STATE_COST
                 self._cost += cost if entry.kind == _AUDIT else 0
                 self._states[name] = entry.data
-                self._sizes[name], self._since[name] = cost, entry.number
+                self._note_state(name, cost, entry.number)
                 self._rows.pop(name, None)
                 self._lost.pop(name, None)
             else:
@@ -320,7 +326,10 @@ class AuditLog:
             results: Takes what comes to light of instances that had no messages.
             store: Takes the entries.
         """
-        is_full = self._cost > max(SEGMENT_COST_MIN, sum(self._sizes.values()) // SEGMENTS)
+        unwritten = len(self._since) - len(self._sizes)
+        of_states = sum(self._sizes.values()) + unwritten * STATE_COST
+        segment_cost = max(SEGMENT_COST_MIN, of_states // SEGMENTS)
+        is_full = self._cost > segment_cost
         if self._is_damaged:
             for segment in range(SEGMENTS):
                 self._clear(segment, store)
@@ -336,15 +345,16 @@ class AuditLog:
             entries.append(self._entry(_FORGOTTEN, [], self._forgotten.encode()))
         self._is_damaged = False
         written = dict.fromkeys(saved, _AUDIT)
-        for name in sorted(n for n, at in self._since.items() if at < kept and n not in written):
-            written[name] = _MOVED
+        of_ring = sum(map(_cost, logged.values())) / (SEGMENTS * segment_cost)
+        self._due += MOVED_AHEAD * of_ring * of_states
+        self._move(written, kept)
         for name, kind in written.items():
             logged.pop(name, None)
             data, lost = self._state(name)
             if lost.observations:
                 results.setdefault(name, KeyResult()).put_before(lost)
             cost = len(data) + STATE_COST
-            self._sizes[name], self._since[name] = cost, self.next_number
+            self._note_state(name, cost, self.next_number)
             self._cost += cost if kind == _AUDIT else 0
             entries.append(self._entry(kind, [name], data))
         for part in _parts(logged):
@@ -355,6 +365,26 @@ class AuditLog:
         store.append(self._segment, entries)
         if is_full:
             self._clear_unneeded(store)
+
+    def _note_state(self, name: JournalKey, cost: int, number: int) -> None:
+        self._sizes[name] = cost
+        self._since.pop(name, None)
+        self._since[name] = number
+
+    def _move(self, written: dict[JournalKey, str], kept: int) -> None:
+        """Add the journals whose states must be written, and of the others the oldest that are due.
+
+        Args:
+            written: Those whose states are written anyway.
+            kept: The first entry that stays.
+        """
+        for name, at in self._since.items():
+            cost = self._sizes.get(name, STATE_COST)
+            if at >= kept and self._due < cost:
+                return
+            if name not in written:
+                written[name] = _MOVED
+                self._due = max(0.0, self._due - cost)
 
     def _state(self, name: JournalKey) -> tuple[bytes, AuditOutput]:
         """An instance's state as bytes; and if it was lost, or there are none, what that brings."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
@@ -19,6 +18,7 @@ from pyspark.sql.types import (
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Check, Finding, Observation, Outcome
+from tallystick.coordinates.values.json_bytes import of_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -125,7 +125,7 @@ def encode_document(
         [observation.to_dict() for observation in observations],
         [_row_of(cut) for cut in cuts],
     ]
-    return json.dumps(document, separators=(",", ":")).encode()
+    return to_json(document)
 
 
 def _row_of(cut: Cut) -> list[Any]:
@@ -165,7 +165,7 @@ _OUTCOMES = {outcome.value: outcome for outcome in Outcome}
 def decode_document(data: bytes) -> tuple[list[Finding], list[Observation], list[Cut]]:
     """Inverse of ``encode_document``."""
     findings: list[dict[str, Any]]
-    findings, observations, cuts = json.loads(data)
+    findings, observations, cuts = of_json(data)
     return (
         [Finding.from_dict(finding) for finding in findings],
         [Observation.from_dict(observation) for observation in observations],

@@ -32,7 +32,7 @@ HOMES = {
 }
 # A simulator that shares the checker's reasoning shares its mistakes.
 BEYOND_PRODUCERS = ("tallystick.coordinates.rules", "tallystick.coordinates.audit.instance")
-IN_COORDINATES = {"numpy", "pyarrow"}
+IN_COORDINATES = {"msgspec", "numpy", "pyarrow"}
 # No input or output, no clock, no randomness, no logging in the domain.
 NOT_IN_COORDINATES = {
     *("asyncio", "io", "logging", "multiprocessing", "os", "pathlib", "random", "secrets"),
@@ -242,14 +242,14 @@ def test_a_cycle_is_found_wherever_its_imports_are() -> None:
 
 
 def test_the_domain_is_imported_without_its_users() -> None:
-    """Every module of coordinates is imported where only numpy and pyarrow can be."""
+    """Every module of coordinates is imported where only these packages can be."""
     program = f"""
 import importlib, pkgutil, sys
 allowed = {sorted(IN_COORDINATES | {"tallystick"})!r}
 class Refuse:
     def find_spec(self, name, path=None, target=None):
         top = name.partition(".")[0]
-        # What numpy and pyarrow themselves try to import, they must do without.
+        # What these themselves try to import, they must do without.
         if top not in allowed and top not in sys.stdlib_module_names:
             raise ModuleNotFoundError(f"refused: {{name}}", name=name)
 sys.meta_path.insert(0, Refuse())

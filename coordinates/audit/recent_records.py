@@ -92,9 +92,10 @@ def record_hashes(blocks: Sequence[Block]) -> Hashes:
     for factor, name in zip(_FACTORS[1:], COLUMNS, strict=True):
         columns: list[npt.NDArray[Any]] = [block.columns[name] for block in blocks]
         if name in INDEX_COLUMNS:
-            dictionaries = (block.dictionaries[name] for block in blocks)
-            columns = [*map(_hashes_of_values, columns, dictionaries)]
-        mixed += np.concatenate(columns).astype(np.uint64) * factor
+            columns = _hashes_of_values(columns, [block.dictionaries[name] for block in blocks])
+        numbers = np.concatenate(columns, dtype=np.uint64, casting="unsafe")
+        numbers *= factor
+        mixed += numbers
     first = blocks[0].first_sequence
     texts = {
         block.first_sequence - first + index: zlib.crc32(text.encode())
@@ -108,8 +109,12 @@ def record_hashes(blocks: Sequence[Block]) -> Hashes:
 
 
 def _hashes_of_values(
-    column: npt.NDArray[np.int32], values: Sequence[str]
-) -> npt.NDArray[np.uint64]:
-    names = (zlib.crc32(value.encode()) for value in values)
-    hashes: npt.NDArray[np.uint64] = np.array([*names, _OF_ABSENT], dtype=np.uint64)[column]
+    columns: list[npt.NDArray[Any]], dictionaries: list[tuple[str, ...]]
+) -> list[npt.NDArray[Any]]:
+    if len(columns) > 1 and dictionaries.count(dictionaries[0]) == len(dictionaries):
+        columns, dictionaries = [np.concatenate(columns)], dictionaries[:1]
+    hashes = []
+    for column, values in zip(columns, dictionaries, strict=True):
+        names = (zlib.crc32(value.encode()) for value in values)
+        hashes.append(np.array([*names, _OF_ABSENT], dtype=np.uint64)[column])
     return hashes

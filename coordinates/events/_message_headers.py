@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from binascii import a2b_base64, b2a_base64
 from collections.abc import Collection
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events._block_parts import CLUSTER, METADATA_KEYS
@@ -26,6 +27,7 @@ def headers_json(headers: Iterable[tuple[str, bytes | None]]) -> str:
     return f"[{','.join(map(_object, headers))}]"
 
 
+@lru_cache(maxsize=1 << 14)
 def _object(header: tuple[str, bytes | None]) -> str:
     name, value = header
     key = f'"key":"{name}"' if name in _NAMES else f'"key":{json.dumps(name, ensure_ascii=False)}'

@@ -8,11 +8,11 @@ where an event begins follows from the one before (``docs/journal.md``, Blocks).
 
 from __future__ import annotations
 
-import json
 from functools import lru_cache
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import msgspec
 import numpy as np
 
 from tallystick.coordinates.events._block_parts import CLUSTER, BlockParts, check_version
@@ -20,7 +20,7 @@ from tallystick.coordinates.events.journal import ABSENT, COLUMNS, SCHEMA_VERSIO
 from tallystick.coordinates.values.errors import BlockError, one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -56,26 +56,41 @@ _NAMES = tuple(COLUMNS)
 _RANGES = {
     name: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) for name, dtype in COLUMNS.items()
 }
-_DICTIONARIES = {"channel": "channels", "file": "files", "sid": "sids"}
-_NUMBERS = ("schema_version", "epoch", "first_sequence", "count")
-_OF_COLUMNS = ("least", "widths", "masks")
-_MORE = ("run_at", "run_start", "log_pos_after", "text_at")
-_HEAD_FIELDS: dict[str, tuple[type, type | None]] = {
-    **dict.fromkeys(_NUMBERS, (int, None)),
-    **dict.fromkeys(("instance_id", CLUSTER), (str, None)),
-    **dict.fromkeys((*_DICTIONARIES.values(), "texts"), (list, str)),
-    **dict.fromkeys((*_OF_COLUMNS, *_MORE), (list, int)),
-}
-_NOTHING = [0] * len(COLUMNS)
-_OPTIONAL: dict[str, Any] = {
-    CLUSTER: "",
-    **dict.fromkeys(("widths", "masks"), _NOTHING),
-    **{name: [] for name in (*_DICTIONARIES.values(), "texts", *_MORE)},
-}
-"""What a head need not say."""
-_AFTER_THE_HEAD = ("run_at", "run_start", "log_pos_after")
-_IN_COMMON = ("epoch", "instance_id", CLUSTER, *_DICTIONARIES.values())
+_NOTHING = (0,) * len(COLUMNS)
 _least, _greatest = np.minimum.reduce, np.maximum.reduce
+
+
+class Head(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
+):
+    """What is in front of a block's masks and codes, as JSON (``docs/journal.md``, Blocks)."""
+
+    schema_version: int
+    instance_id: str
+    cluster: str = ""
+    epoch: int
+    first_sequence: int
+    count: int
+    channels: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    sids: tuple[str, ...] = ()
+    least: tuple[int, ...]
+    widths: tuple[int, ...] = _NOTHING
+    masks: tuple[int, ...] = _NOTHING
+    run_at: tuple[int, ...] = ()
+    run_start: tuple[int, ...] = ()
+    log_pos_after: tuple[int, ...] = ()
+    text_at: tuple[int, ...] = ()
+    texts: tuple[str, ...] = ()
+
+
+class _Version(msgspec.Struct):
+    schema_version: Any = None
+
+
+_read_head = msgspec.json.Decoder(Head).decode
+_read_version = msgspec.json.Decoder(_Version).decode
+_write_head = msgspec.json.Encoder().encode
 
 
 # Writing
@@ -94,32 +109,37 @@ def pack_block(block: Block) -> bytes:
         packed.append(column)
         if column.width:
             parts.setdefault((-column.width, column.mask), []).append(column.codes)
-    head = {
-        "schema_version": SCHEMA_VERSION,
-        "instance_id": block.instance_id,
-        CLUSTER: block.cluster,
-        "epoch": block.epoch,
-        "first_sequence": block.first_sequence,
-        "count": len(block),
-        "channels": list(block.channels),
-        "files": list(block.files),
-        "sids": list(block.sids),
-        "least": [column.least for column in packed],
-        "widths": [column.width for column in packed],
-        "masks": [column.mask for column in packed],
-        "run_at": run_at,
-        "run_start": run_start,
-        "log_pos_after": log_pos_after,
-        "text_at": list(block.texts),
-        "texts": list(block.texts.values()),
-    }
-    said = {name: value for name, value in head.items() if value != _OPTIONAL.get(name)}
-    text = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode()
+    head = Head(
+        schema_version=SCHEMA_VERSION,
+        instance_id=block.instance_id,
+        cluster=block.cluster,
+        epoch=block.epoch,
+        first_sequence=block.first_sequence,
+        count=len(block),
+        channels=block.channels,
+        files=block.files,
+        sids=block.sids,
+        least=tuple(column.least for column in packed),
+        widths=_or_nothing(column.width for column in packed),
+        masks=_or_nothing(column.mask for column in packed),
+        run_at=tuple(run_at),
+        run_start=tuple(run_start),
+        log_pos_after=tuple(log_pos_after),
+        text_at=tuple(block.texts),
+        texts=tuple(block.texts.values()),
+    )
+    text = _write_head(head)
     text += b" " * (-(_HEAD.size + len(text)) % _ALIGNMENT)
     bits = b"".join(masks)
     bits += bytes(-len(bits) % _ALIGNMENT)
     codes = (one for _, of_part in sorted(parts.items()) for one in of_part)
     return b"".join((_HEAD.pack(MAGIC, len(text)), text, bits, *codes))
+
+
+def _or_nothing(numbers: Iterable[int]) -> tuple[int, ...]:
+    """They, or the default itself, which is not written."""
+    found = tuple(numbers)
+    return found if any(found) else _NOTHING
 
 
 def _runs(columns: Columns) -> tuple[list[int], list[int]]:
@@ -187,10 +207,6 @@ def _pack(column: Column, masks: dict[bytes, int]) -> _Packed:
 # Reading
 
 
-Head = dict[str, Any]
-"""What is in front of a block's masks and codes: all of ``_HEAD_FIELDS``, of their types."""
-
-
 def read_packed(data: memoryview, head: Head, at: int) -> BlockParts:
     """Read the packed form.
 
@@ -202,7 +218,7 @@ def read_packed(data: memoryview, head: Head, at: int) -> BlockParts:
     Raises:
         BlockError: The bytes have another one.
     """
-    count = head["count"]
+    count = head.count
     if not 0 < count <= RECORDS_MAX:
         raise BlockError(f"a packed block of {count} records: expected 1 to {RECORDS_MAX}")
     columns, bounds = _unpack(data, at, head)
@@ -211,8 +227,8 @@ def read_packed(data: memoryview, head: Head, at: int) -> BlockParts:
     return BlockParts(
         metadata=metadata_of(head),
         columns={name: columns[name] for name in _NAMES},
-        dictionaries={name: head[key] for name, key in _DICTIONARIES.items()},
-        texts=_texts(head["text_at"], head["texts"], count),
+        dictionaries=_dictionaries(head),
+        texts=_texts(head.text_at, head.texts, count),
         bounds=bounds,
     )
 
@@ -220,18 +236,24 @@ def read_packed(data: memoryview, head: Head, at: int) -> BlockParts:
 def is_all_of_a_record(data: memoryview, head: Head, at: int) -> bool:
     """Whether a head says all of a block, which has one record."""
     return (
-        head["count"] == 1
+        head.count == 1
         and len(data) == at
-        and len(head["least"]) == len(COLUMNS)
-        and not any(map(head.get, _AFTER_THE_HEAD))
-        and head["widths"] == head["masks"] == _NOTHING
+        and len(head.least) == len(COLUMNS)
+        and head.widths == head.masks == _NOTHING
+        and not (head.run_at or head.run_start or head.log_pos_after)
     )
 
 
 def goes_on(before: Head, head: Head) -> bool:
     """Whether the record of a head comes right after another's, and its indices mean the same."""
-    return before["first_sequence"] + 1 == head["first_sequence"] and all(
-        before[name] == head[name] for name in _IN_COMMON
+    return (
+        before.first_sequence + 1 == head.first_sequence
+        and before.epoch == head.epoch
+        and before.instance_id == head.instance_id
+        and before.cluster == head.cluster
+        and before.channels == head.channels
+        and before.files == head.files
+        and before.sids == head.sids
     )
 
 
@@ -241,21 +263,24 @@ def join_records(heads: Sequence[Head]) -> BlockParts:
     Raises:
         BlockError: One of them cannot be.
     """
+    first = heads[0]
+    lows = highs = first.least
+    if len(heads) > 1:
+        lows, highs = (tuple(map(of, *(head.least for head in heads))) for of in (min, max))
     columns: Columns = {}
-    bounds: dict[str, tuple[int, int]] = {}
-    for name, *numbers in zip(_NAMES, *(head["least"] for head in heads), strict=True):
-        low, high = bounds[name] = min(numbers), max(numbers)
+    for at, (name, low, high) in enumerate(zip(_NAMES, lows, highs, strict=True)):
         if low == high:
             columns[name] = _equal(name, low, len(heads))
         else:
             _check_range(name, low, high)
-            columns[name] = np.array(numbers, dtype=COLUMNS[name])
-    _check_indices(bounds, heads[0])
-    texts = [_texts(head["text_at"], head["texts"], 1) for head in heads]
+            columns[name] = np.array([head.least[at] for head in heads], dtype=COLUMNS[name])
+    bounds = dict(zip(_NAMES, zip(lows, highs, strict=True), strict=True))
+    _check_indices(bounds, first)
+    texts = [_texts(head.text_at, head.texts, 1) for head in heads]
     return BlockParts(
-        metadata=metadata_of(heads[0]) | {"count": b"%d" % len(heads)},
+        metadata=metadata_of(first) | {"count": b"%d" % len(heads)},
         columns=columns,
-        dictionaries={name: heads[0][key] for name, key in _DICTIONARIES.items()},
+        dictionaries=_dictionaries(first),
         texts={at: text for at, found in enumerate(texts) for text in found.values()},
         bounds=bounds,
     )
@@ -263,33 +288,42 @@ def join_records(heads: Sequence[Head]) -> BlockParts:
 
 def metadata_of(head: Head) -> dict[str, bytes]:
     """What a message's headers have of it."""
-    metadata = {name: b"%d" % head[name] for name in _NUMBERS}
-    metadata["instance_id"] = head["instance_id"].encode()
-    if head[CLUSTER]:
-        metadata[CLUSTER] = head[CLUSTER].encode()
+    metadata = {
+        "schema_version": b"%d" % head.schema_version,
+        "instance_id": head.instance_id.encode(),
+        "epoch": b"%d" % head.epoch,
+        "first_sequence": b"%d" % head.first_sequence,
+        "count": b"%d" % head.count,
+    }
+    if head.cluster:
+        metadata[CLUSTER] = head.cluster.encode()
     return metadata
 
 
+def _dictionaries(head: Head) -> dict[str, tuple[str, ...]]:
+    return {"channel": head.channels, "file": head.files, "sid": head.sids}
+
+
 def _check_indices(bounds: Mapping[str, tuple[int, int]], head: Head) -> None:
-    for name, key in _DICTIONARIES.items():
+    for name, values in _dictionaries(head).items():
         low, high = bounds[name]
-        if low < ABSENT or high >= len(head[key]):
+        if low < ABSENT or high >= len(values):
             raise BlockError(
                 f"a packed block whose column {name!r} has indices from {low} to {high}: expected"
-                f" {ABSENT} to {len(head[key]) - 1}, as it has {len(head[key])} {key}"
+                f" {ABSENT} to {len(values) - 1}, as it has {len(values)} {name}s"
             )
 
 
 def _unpack(data: memoryview, at: int, head: Head) -> tuple[Columns, dict[str, tuple[int, int]]]:
     """The columns, but for those that follow from others, and their bounds."""
-    count, least, widths, masks = (head[name] for name in ("count", *_OF_COLUMNS))
+    count, least, widths, masks = head.count, head.least, head.widths, head.masks
     if not len(least) == len(widths) == len(masks) == len(COLUMNS):
         raise BlockError(
             f"a packed block with {len(least)} least numbers, {len(widths)} widths, {len(masks)}"
             f" masks: expected {len(COLUMNS)} each"
         )
     if not {0, *_CODES}.issuperset(widths):
-        raise BlockError(f"a packed block of widths {str(widths)[:80]}: expected 0, 1, 2, 4, 8")
+        raise BlockError(f"a packed block of widths {str([*widths])[:80]}: expected 0, 1, 2, 4, 8")
     present, at = _read_masks(data, at, count, masks)
     counts = [count, *map(len, present)]
     end = at + sum(width * counts[mask] for width, mask in zip(widths, masks, strict=True))
@@ -327,7 +361,7 @@ def _unpack(data: memoryview, at: int, head: Head) -> tuple[Columns, dict[str, t
 
 
 def _read_masks(
-    data: memoryview, at: int, count: int, masks: list[int]
+    data: memoryview, at: int, count: int, masks: Sequence[int]
 ) -> tuple[list[Column], int]:
     """Of each mask the records that it has, and where the masks end."""
     number = max(masks)
@@ -336,7 +370,7 @@ def _read_masks(
     size = (count + 7) // 8
     end = at + number * size
     if not 0 <= min(masks) <= number <= len(COLUMNS) or end > len(data):
-        raise BlockError(f"a packed block of {len(data)} bytes with the masks {str(masks)[:80]}")
+        raise BlockError(f"a packed block of {len(data)} bytes with the masks {str([*masks])[:80]}")
     bits = np.frombuffer(data, np.uint8, number * size, at).reshape(number, size)
     present = [row.nonzero()[0] for row in np.unpackbits(bits, axis=1, count=count)]
     if not all(map(len, present)):
@@ -389,34 +423,34 @@ def _check_range(name: str, low: int, high: int) -> None:
 
 def _follow(columns: Columns, bounds: dict[str, tuple[int, int]], head: Head) -> None:
     """Add the columns that follow from others."""
-    at, starts, after = head["run_at"], head["run_start"], head["log_pos_after"]
+    at, starts, after = head.run_at, head.run_start, head.log_pos_after
     followed = []
     if at or starts:
-        ends = [*at[1:], head["count"]]
+        ends = [*at[1:], head.count]
         is_ascending = all(one < end for one, end in zip(at, ends, strict=False))
         if len(at) != len(starts) or at[0] != 0 or not is_ascending:
             raise BlockError(
-                f"a packed block with {len(starts)} runs that begin at {str(at)[:80]}: expected 0"
-                f" and higher and higher records below {head['count']}"
+                f"a packed block with {len(starts)} runs that begin at {str([*at])[:80]}: expected"
+                f" 0 and higher and higher records below {head.count}"
             )
         if min(starts) < ABSENT or max(starts) > _INT64_MAX:
-            raise BlockError(f"a packed block with runs from {str(starts)[:80]}")
+            raise BlockError(f"a packed block with runs from {str([*starts])[:80]}")
         columns["start"] = _starts(at, starts, columns["length"])
         followed.append("start")
     if after:
         if len(after) > 1 or not 0 <= after[0] <= _UINT32_MAX:
-            raise BlockError(f"a packed block whose log_pos_after is {str(after)[:80]}")
+            raise BlockError(f"a packed block whose log_pos_after is {str([*after])[:80]}")
         columns["log_pos"] = _log_pos(columns["start"], columns["length"], after[0])
         followed.append("log_pos")
     for name in followed:
         bounds[name] = int(_least(columns[name])), int(_greatest(columns[name]))
 
 
-def _starts(at: list[int], starts: list[int], length: Column) -> Column:
+def _starts(at: Sequence[int], starts: Sequence[int], length: Column) -> Column:
     """Where records begin: in each run where the one before ends."""
     ends = np.cumsum(length)
     before = ends - length
-    offsets = np.array(starts, dtype=np.int64) - before[at]
+    offsets = np.array(starts, dtype=np.int64) - before[[*at]]
     start: Column = before + np.repeat(offsets, np.diff([*at, len(length)]))
     return start
 
@@ -426,13 +460,13 @@ def _log_pos(start: Column, length: Column, after: int) -> Column:
     return np.where(start >= 0, (start + length + after) & _UINT32_MAX, ABSENT)
 
 
-def _texts(at: list[int], texts: list[str], count: int) -> dict[int, str]:
+def _texts(at: Sequence[int], texts: Sequence[str], count: int) -> dict[int, str]:
     found = dict(zip(at, texts, strict=False))
     is_one_each = len(at) == len(texts) == len(found)
     if not is_one_each or (at and not 0 <= min(at) <= max(at) < count):
         raise BlockError(
-            f"a packed block with {len(texts)} texts, of the records {str(at)[:80]}: expected one"
-            f" for each of them, below {count}"
+            f"a packed block with {len(texts)} texts, of the records {str([*at])[:80]}: expected"
+            f" one for each of them, below {count}"
         )
     return found
 
@@ -448,38 +482,21 @@ def read_head(data: memoryview) -> tuple[Head, int]:
     end = _HEAD.size + _HEAD.unpack_from(data)[1]
     if end > len(data):
         raise BlockError(f"a packed block of {len(data)} bytes whose head ends at byte {end}")
+    text = data[_HEAD.size : end]
     try:
-        text = str(data[_HEAD.size : end], "utf-8")
-        said: Any = json.loads(text)
+        head = _read_head(text)
     except (ValueError, RecursionError) as error:
-        raise BlockError(f"a packed block whose head is no JSON: {one_line(error)}") from None
-    if type(said) is not dict:
-        raise BlockError(f"a packed block whose head is {text[:80]!r}: expected a JSON object")
-    version = said.get("schema_version")
-    check_version(b"%d" % version if type(version) is int else None)
-    head = {**_OPTIONAL, **said}
-    if head.keys() != _HEAD_FIELDS.keys():
-        name = min(head.keys() ^ _HEAD_FIELDS.keys())
-        what = "without" if name in _HEAD_FIELDS else "with the unknown"
-        raise BlockError(f"a packed block {what} {name[:80]!r} in its head")
-    for name, value in said.items():
-        kind, of = _HEAD_FIELDS[name]
-        found: type = type(value)
-        if found is not kind or (of is not None and not {of}.issuperset(map(type, value))):
-            expected = kind.__name__ if of is None else f"a list of {of.__name__}"
-            raise BlockError(
-                f"a packed block whose {name} is {repr(value)[:80]}: expected {expected}"
-            )
-    # Only an escape can have brought a lone surrogate into what was UTF-8.
-    if "\\u" in text:
-        _check_text(head)
+        _check_version(text)
+        raise BlockError(f"a packed block whose head cannot be read: {one_line(error)}") from None
+    if head.schema_version != SCHEMA_VERSION:
+        _check_version(text)
     return head, end
 
 
-def _check_text(head: Head) -> None:
-    for name, (kind, of) in _HEAD_FIELDS.items():
-        if str in (kind, of):
-            try:
-                "".join(head[name]).encode()
-            except UnicodeEncodeError as error:
-                raise BlockError(f"a packed block whose {name} is no UTF-8: {error}") from None
+def _check_version(head: memoryview) -> None:
+    """That of a head which may have other fields than those of this version."""
+    try:
+        version = _read_version(head).schema_version
+    except (ValueError, RecursionError):
+        return  # it is no object
+    check_version(b"%d" % version if type(version) is int else None)

@@ -125,16 +125,16 @@ def decode_blocks(
         try:
             form = _unsealed(data)
             is_packed = form[: len(MAGIC)] == MAGIC
-            head, at = read_head(form) if is_packed else ({}, 0)
-            is_record = is_packed and is_all_of_a_record(form, head, at)
-            if heads and not (is_record and goes_on(heads[-1], head) and len(heads) < JOINED_MAX):
+            head, at = read_head(form) if is_packed else (None, 0)
+            record = head if head and is_all_of_a_record(form, head, at) else None
+            if heads and not (record and goes_on(heads[-1], record) and len(heads) < JOINED_MAX):
                 yield from _blocks_of_records(heads)
                 heads = []
-            if is_record:
-                _check_message(metadata_of(head), key, headers)
-                heads.append(head)
+            if record:
+                _check_message(metadata_of(record), key, headers)
+                heads.append(record)
                 continue
-            parts = read_packed(form, head, at) if is_packed else read_arrow(form)
+            parts = read_packed(form, head, at) if head else read_arrow(form)
             _check_message(parts.metadata, key, headers)
             block: Block | BlockError = _block_of(parts)
         except BlockError as error:

@@ -25,7 +25,7 @@ from tallystick.streaming.audit_log import ROW_COST, AuditLog
 from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
 from tallystick.streaming.schema import SEGMENTS
 from tests.support.audit_steps import MemoryStore
-from tests.support.packed_blocks import heartbeat_values
+from tests.support.packed_blocks import heartbeat_values, heartbeats
 
 SEEDS = (0, 4, 63)
 Rows = dict[str, list[BlockRow]]
@@ -174,6 +174,24 @@ def test_a_small_state_is_written_seldom_too():
         log.step({"a": [BlockRow(value, None, 0, offset)]}, store)
     kinds = [entry.kind for _, entry in store.read()]
     assert kinds.count("rows") > 10 * (kinds.count("audit") + kinds.count("moved"))
+
+
+def test_states_of_a_fleet_that_began_at_once_are_not_written_at_once(monkeypatch):
+    """Such a step would take many times as long as the others."""
+    monkeypatch.setattr(audit_log, "SEGMENT_COST_MIN", ROW_COST)
+    store, log = MemoryStore(), OneCluster()
+    names = [f"instance-{number}" for number in range(40)]
+    moved = []
+    for offset, block in enumerate(heartbeats(100)):
+        first = log.next_number
+        values = {name: encode_block(replace(block, instance_id=name)) for name in names}
+        rows = {name: [BlockRow(value, None, 0, offset)] for name, value in values.items()}
+        log.step(rows, store)
+        new = [entry for _, entry in store.read() if entry.number >= first]
+        moved.append(sum(entry.kind == "moved" for entry in new))
+    assert max(moved) < len(names) / 4
+    # All of them are written, again and again.
+    assert sum(moved) > 2 * len(names)
 
 
 def test_a_record_later_than_its_message_is_noted_once():
