@@ -265,6 +265,30 @@ def collections_of(cuts: Iterable[Cut]) -> list[list[Cut]]:
     return sorted(grouped.values(), key=lambda rows: sorted(cut.ts for cut in rows)[len(rows) // 2])
 
 
+def undecided_by_collection(
+    checks: Iterable[SubjectCheck], cuts: Iterable[Cut]
+) -> dict[str, list[SubjectCheck]]:
+    """The checks that leave the verdict of their collection undecided, by collection.
+
+    Args:
+        checks: The table of checks.
+        cuts: The rows.
+    """
+    verdicts = verdicts_of_rows(cuts)
+    found: dict[str, list[SubjectCheck]] = {}
+    for one in checks:
+        if one.check.outcome is Outcome.UNDECIDED:
+            verdict = verdicts.get((one.collection_id, one.instance_id, one.channel), "")
+            if not is_optional(one.check, verdict):
+                found.setdefault(one.collection_id, []).append(one)
+    return found
+
+
+def verdicts_of_rows(cuts: Iterable[Cut]) -> dict[tuple[str, str, str | None], str]:
+    """The verdict of each row, by its collection, instance and channel."""
+    return {(cut.collection_id, cut.instance_id, cut.channel): cut.verdict for cut in cuts}
+
+
 def is_optional(check: Check, verdict: str) -> bool:
     """Whether an undecided check leaves the verdict of its row as it is.
 

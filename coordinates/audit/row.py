@@ -25,6 +25,7 @@ from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.readable import (
     NO_ROW,
     NOT_REACHED,
+    OF_ANOTHER_SERVER,
     SETTINGS_LOST,
     AnswerEvidence,
     snapshot_never_silently_empty,
@@ -81,7 +82,18 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     if reporter.is_mute:
         return [_leave_undecided(audit, checks, base, SETTINGS_LOST)]
     _ask_readable(checks, state.problems)
-    audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
+    own = audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
+    if state.server_uuid not in (None, own):
+        reporter.note(
+            ObservationCode.LOG_STATUS_MISSING,
+            observations.ROW_NAMES_ANOTHER_SERVER,
+            at=collection_id,
+            found=state.server_uuid,
+            expected=own,
+            is_undecided=True,
+            collection_id=collection_id,
+        )
+        return [_leave_undecided(audit, checks, base, OF_ANOTHER_SERVER)]
     if is_early:
         reporter.note(
             ObservationCode.LOG_STATUS_EARLY,

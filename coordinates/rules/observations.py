@@ -211,6 +211,13 @@ ROW_EARLY = reason(
     Lack.NOTED,
 )
 NO_ROW = reason("no_row", "collection {collection} brought no row: {error}", Lack.ANSWER)
+ROW_NAMES_ANOTHER_SERVER = reason(
+    "row_names_another_server",
+    "the row of collection {collection} is of the server with the server_uuid {found}, and the"
+    " journal is of the one with {expected}: a proxy or virtual address may have led to another"
+    " server, or the server got another server_uuid and its start is not in the journal",
+    Lack.ANSWER,
+)
 NOT_ANSWERED = reason(
     "not_answered",
     "{instance!r} has not answered collection {collection!r}; its last answer: {last_ts:moment}",

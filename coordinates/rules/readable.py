@@ -39,6 +39,11 @@ NOT_REACHED = reason(
     "the journal did not reach the coordinates of the log_status row",
     Lack.ANSWER,
 )
+OF_ANOTHER_SERVER = reason(
+    "row_of_another_server",
+    "the log_status row is of another server than the journal: its server_uuid differs",
+    Lack.ANSWER,
+)
 SETTINGS_LOST = reason(
     "settings_lost",
     "the server's settings are not known since the saved state could not be read",

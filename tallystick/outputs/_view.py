@@ -38,7 +38,9 @@ def summaries(result: RunResult) -> list[CollectionSummary]:
             else (one.begins <= ts or is_newest)
             for one in breaches
         )
-        is_open = any(cut.verdict == Verdict.UNDECIDED.value for cut in cuts)
+        is_open = cuts[0].collection_id in result.undecided_checks or any(
+            cut.verdict == Verdict.UNDECIDED.value for cut in cuts
+        )
         verdict = Verdict.UNDECIDED if is_open else Verdict.CONSISTENT
         verdict = Verdict.INCONSISTENT if is_broken else verdict
         made.append(CollectionSummary(cuts[0].collection_id, ts, verdict, len(cuts)))

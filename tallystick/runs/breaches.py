@@ -87,6 +87,8 @@ def _evidence(
     for seen in result.newest_observations:
         if seen.is_undecided and seen.instance_id:
             yield seen.instance_id, seen.channel, Verdict.UNDECIDED
+    for one in result.newest_doubts:
+        yield one.instance_id, one.channel, Verdict.UNDECIDED
     for breach in breaches:
         if breach.ends is None:
             for name in breach.instances:

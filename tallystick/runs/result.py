@@ -9,7 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from tallystick.coordinates.audit.collection_checks import collections_of
+from tallystick.coordinates.audit.collection_checks import (
+    collections_of,
+    undecided_by_collection,
+)
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.incidents import IncidentKey, key_of
 from tallystick.coordinates.results import (
@@ -149,7 +152,10 @@ class RunResult:
         return verdict_now(
             self.incidents,
             self.newest_observations,
-            (Verdict(cut.verdict) for cut in newest),
+            [
+                *(Verdict(cut.verdict) for cut in newest),
+                *(Verdict.UNDECIDED for _ in self.newest_doubts),
+            ],
             validations,
         )
 
@@ -182,6 +188,20 @@ class RunResult:
         """Those of the newest collection that is closed, and those since the one before."""
         name, _, since = self._newest_closed
         return [o for o in self.observations if o.collection_id == name or o.ts > since]
+
+    @property
+    def newest_doubts(self) -> Sequence[SubjectCheck]:
+        """The checks that leave the newest collection that is closed undecided.
+
+        A comparison that cannot be decided is observed once, at the first row: later rows have
+        only the check.
+        """
+        return self.undecided_checks.get(self._newest_closed[0], ())
+
+    @cached_property
+    def undecided_checks(self) -> dict[str, list[SubjectCheck]]:
+        """The checks that leave a collection undecided, by collection."""
+        return undecided_by_collection(self.checks, self.cuts)
 
     def incident_of(self, finding: Finding) -> Incident | None:
         """The incident that a finding belongs to; None where none is known."""

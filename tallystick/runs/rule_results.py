@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tallystick.coordinates.audit.collection_checks import is_optional
+from tallystick.coordinates.audit.collection_checks import is_optional, verdicts_of_rows
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Finding, Outcome, SubjectCheck, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
@@ -58,7 +58,7 @@ def rule_results(
     Returns:
         For each instance its results, in the order of the registry.
     """
-    verdicts = {(cut.collection_id, cut.instance_id, cut.channel): cut.verdict for cut in cuts}
+    verdicts = verdicts_of_rows(cuts)
     found: dict[Key, RuleResult] = {}
     for one in checks:
         check = one.check

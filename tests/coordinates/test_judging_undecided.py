@@ -300,6 +300,29 @@ def test_answers_without_a_row_are_operational_and_undecided():
     assert "column LOCAL" in observation_text(result.observations[2])
 
 
+def test_a_row_of_another_server_says_nothing_of_this_one():
+    """As one that came by a proxy; the next is of this server again, and one of a new start."""
+    journal = source()
+    journal.row()
+    other = journal.groups(1).row()
+    other["row"]["SERVER_UUID"] = UUID_C
+    other["row"]["LOCAL"]["gtid_executed"] = f"{UUID_C}:1-7"
+    journal.groups(1).row()
+    journal.record("stop")
+    journal.uuid = UUID_C
+    journal.record("start", server_uuid=UUID_C, server_id=1, version="8.0.31")
+    journal.row()
+    history = audit(journal)
+    assert not history.findings
+    assert [cut.verdict for cut in history.cuts] == [
+        "CONSISTENT", "UNDECIDED", "CONSISTENT", "CONSISTENT",
+    ]  # fmt: skip
+    assert history.cuts[1].reason == "row_of_another_server"
+    [seen] = history.observations
+    assert UUID_A in (text := observation_text(seen))
+    assert UUID_C in text
+
+
 def test_a_row_with_a_group_of_an_unseen_channel_is_undecided():
     """It accuses nobody, and does not call consistent what came by an unknown way."""
     result = audit(group_of_an_unseen_channel())
