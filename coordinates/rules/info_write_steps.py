@@ -76,10 +76,10 @@ class InfoWriteSteps:
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _recorded: list[tuple[str, str]] = field(default_factory=list)
     """Table and channel."""
-    _awaited: dict[str, list[tuple[str, str, str]]] = field(default_factory=dict)
-    """Channel to action, table and reason."""
-    _since: dict[str, int] = field(default_factory=dict)
-    """Channel to the moment of that action."""
+    _awaited: dict[str, list[tuple[str, str]]] = field(default_factory=dict)
+    """Channel to table and reason."""
+    _since: dict[str, tuple[str, int]] = field(default_factory=dict)
+    """Channel to the action that demands them, and its moment."""
 
     def written(self, body: Mapping[str, Any]) -> None:
         """Take one ``info_write`` record."""
@@ -88,7 +88,7 @@ class InfoWriteSteps:
             self._recorded.append((table, channel))
         this = table, body.get("reason")
         if channel in self._awaited:
-            self._awaited[channel] = [one for one in self._awaited[channel] if one[1:] != this]
+            self._awaited[channel] = [one for one in self._awaited[channel] if one != this]
 
     def administered(self, channel: str, action: str, ts: int) -> None:
         """Take one ``channel`` record: what the previous one demanded has been written by now."""
@@ -98,9 +98,9 @@ class InfoWriteSteps:
             self._awaited.pop(channel, None)
             return
         self._judge(channel)
-        self._since[channel] = ts
+        self._since[channel] = action, ts
         self._awaited[channel] = [
-            (action, table, reason)
+            (table, reason)
             for table, reason in _DEMANDED.get(action, ())
             if (table, channel) in self._recorded
         ]
@@ -108,19 +108,20 @@ class InfoWriteSteps:
     def passed(self, requested_at: object) -> None:
         """A row was read that was asked for then: statements from before have ended."""
         for channel in list(self._awaited):
-            if isinstance(requested_at, int) and self._since[channel] < requested_at:
+            if isinstance(requested_at, int) and self._since[channel][1] < requested_at:
                 self._judge(channel)
 
     def _judge(self, channel: str) -> None:
         awaited = self._awaited.pop(channel, [])
-        for action in dict.fromkeys(action for action, _, _ in awaited):
+        if awaited:
+            action, ts = self._since[channel]
             report_missing(
                 self._reporter,
                 INFO_WRITE_STEPS_COMPLETE,
                 subject=f"Channel {channel!r}",
                 step=f"the end of {action}",
-                missing=[f"write of {table}" for of, table, _ in awaited if of == action],
-                at=f"{action} of channel {channel!r} at {self._since[channel]}",
+                missing=[f"write of {table}" for table, _ in awaited],
+                at=f"{action} of channel {channel!r} at {ts}",
                 channel=channel,
             )
 

@@ -56,6 +56,15 @@ def observation_begins_inside_a_group() -> Journal:
 
 
 @legal
+def undo_is_purged_up_to_less_than_the_persister_allows() -> Journal:
+    """A read view may hold it back."""
+    journal = source()
+    journal.record("gtid_persister", step="number", trx_num_gtid=11)
+    journal.record("gtid_persister", step="purge", trx_no=5)
+    return journal
+
+
+@legal
 def relay_log_recovery_and_nobody_connects() -> Journal:
     """The receiver goes on from the executed position later; its relay log has only a head."""
     journal, relay, more = replica(sync_source_info=1)

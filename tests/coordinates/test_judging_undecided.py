@@ -10,7 +10,10 @@ import pytest
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.explanation import explain, observation_text
+from tallystick.coordinates.rules.logged_groups import head_is_purged
+from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.values.binlog import WRAP
+from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, Record, audit
 from tests.support.rule_cases import CASES as RULE_CASES
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
@@ -383,6 +386,14 @@ def test_a_finding_of_a_row_says_both_halves_and_where():
         finding.ts,
         finding.sequence,
     )
+
+
+def test_a_finding_of_many_gtids_is_at_the_first_three():
+    """Its witness has all of them."""
+    found = head_is_purged(GtidSet.parse(f"{UUID_A}:1-9"), GtidSet.EMPTY)
+    assert isinstance(found, Broken)
+    assert found.at == f"{UUID_A}:1-3"
+    assert found.witness == f"{UUID_A}:1-9"
 
 
 def test_a_finding_of_an_event_names_file_and_offset():
