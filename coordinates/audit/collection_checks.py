@@ -26,14 +26,28 @@ from tallystick.coordinates.results import (
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.identity import instances_of
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
-from tallystick.coordinates.rules.observations import LOG_NOT_READ, RELAY_LOG_NOT_READ
+from tallystick.coordinates.rules.observations import (
+    FIELD_NOT_GIVEN,
+    GTID_MODE_NOT_KNOWN,
+    LOG_NOT_READ,
+    RELAY_LOG_NOT_READ,
+)
 from tallystick.coordinates.rules.redo_log import REDO_LOG_NOT_READ, REDO_RULES
 from tallystick.coordinates.state_codec import COLLABORATOR, Bytes, encode, restore
 
 SUBJECT = "subject"
 """The scope of a row that only holds checks, of an instance or channel without a row of its own."""
 
-_UNREAD = (LOG_NOT_READ.code, RELAY_LOG_NOT_READ.code, REDO_LOG_NOT_READ.code)
+_UNREAD = tuple(
+    why.code
+    for why in (
+        LOG_NOT_READ,
+        RELAY_LOG_NOT_READ,
+        REDO_LOG_NOT_READ,
+        FIELD_NOT_GIVEN,
+        GTID_MODE_NOT_KNOWN,
+    )
+)
 _GAPS = {
     ObservationCode.JOURNAL_GAP,
     ObservationCode.JOURNAL_REPEATED,

@@ -445,6 +445,7 @@ class InstanceAudit(ServerRecordReader):
             self._read_under_locks(block, first, last, events)
         # A waiting row is judged right after the event that reaches it, so one by one.
         while self.waiting and first < last:
+            self.event_fields.read(block, first, first + 1)
             self._read_few(block, first, first + 1, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][first])
@@ -452,6 +453,7 @@ class InstanceAudit(ServerRecordReader):
             before = len(self.reporter.findings)
             first += 1
         if first < last:
+            self.event_fields.read(block, first, last)
             read = self._read_few if last - first < log_reader.FAST_MIN else self._read_many
             read(block, first, last, events)
             self.event_findings += len(self.reporter.findings) - before

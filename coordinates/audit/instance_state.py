@@ -17,6 +17,7 @@ from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.events.log_status import ServerState, read_log_status
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
+from tallystick.coordinates.logs.event_fields import EventFields
 from tallystick.coordinates.logs.redo_log import UNKNOWN, RedoLogReader
 from tallystick.coordinates.logs.relay_reader import RelayReader
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
@@ -92,6 +93,7 @@ class InstanceState:
         server: What the server said of itself; it is saved apart.
         baselines: Accepted values of rows, and the sources of channels.
         binlog: The binary log.
+        event_fields: Which fields its events carry.
         relays: The relay log of each channel.
         redo: InnoDB's redo log.
         redo_positions: LSNs of backups, clones, locks and samples.
@@ -132,6 +134,7 @@ class InstanceState:
     server: Server = field(default_factory=Server, metadata=TRANSIENT | GOES_ON)
     baselines: Baselines = field(default_factory=Baselines)
     binlog: BinlogReader = field(init=False)
+    event_fields: EventFields = field(default_factory=EventFields)
     relays: dict[str, RelayReader] = field(default_factory=dict)
     redo: RedoLogReader = field(init=False)
     redo_positions: RedoPositions = field(init=False)

@@ -21,6 +21,13 @@ from tallystick.coordinates.rules.binlog_position import snapshot_position_on_gr
 from tallystick.coordinates.rules.executed_set import SENDER_UNSEEN, executed_within_logged
 from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.innodb import RedoEvidence
+from tallystick.coordinates.rules.log_stream import BINLOG_LOG_POS_FIELD_AGREES
+from tallystick.coordinates.rules.logged_groups import (
+    GTID_MODE_RESPECTED,
+    SEQUENCE_NUMBERS_VALID,
+    TRANSACTION_LENGTH_AGREES,
+)
+from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN, GTID_MODE_NOT_KNOWN
 from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.readable import (
     NO_ROW,
@@ -55,6 +62,12 @@ REFUSED_CODES = frozenset({1142, 1227})
 READABLE = rules_on(AnswerEvidence)
 _HEADER, _GTID_TABLE = rules_on(HeaderUnderLock), rules_on(GtidTable)
 _REDO = rules_on(RedoEvidence)
+_OF_FIELDS = {
+    "log_pos": BINLOG_LOG_POS_FIELD_AGREES,
+    "transaction_length": TRANSACTION_LENGTH_AGREES,
+    "sequence_number": SEQUENCE_NUMBERS_VALID,
+}
+"""Rules of events that rest on a field which a journal need not carry."""
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
 NOT_CONSISTENT = DISTURBED | {SENDER_UNSEEN.code}
@@ -116,6 +129,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         checks=checks,
     )
     evidence = judge_instance(row)
+    _leave_unseen_undecided(audit, checks)
     _compare_with_redo(waiting, audit, checks)
     asked = judge_channels(row, audit.applied)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
@@ -159,6 +173,14 @@ def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChe
         written = redo.written if redo.is_of_row else None
         answer = row_at_its_instant(lsn, state.lsn_checkpoint, written, redo.checkpoint)
     checks.take(ROW_LSN_AT_ITS_INSTANT, answer)
+
+
+def _leave_unseen_undecided(audit: InstanceState, checks: RowChecks) -> None:
+    """Rules of events that need what the journal does not carry."""
+    for name in sorted(audit.event_fields.lacking):
+        checks.take(_OF_FIELDS[name], Undecided(FIELD_NOT_GIVEN, field=name))
+    if audit.server.gtid_mode is None and audit.binlog.base_name is not None:
+        checks.take(GTID_MODE_RESPECTED, Undecided(GTID_MODE_NOT_KNOWN))
 
 
 # Answers without a row

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from tallystick.coordinates.audit.collection_checks import is_optional
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.explanation import explain, observation_text
@@ -322,8 +323,50 @@ def test_a_row_of_another_server_says_nothing_of_this_one():
     ]  # fmt: skip
     assert history.cuts[1].reason == "row_of_another_server"
     [seen] = history.observations
+    assert seen.reason == "row_names_another_server"
     assert UUID_A in (text := observation_text(seen))
     assert UUID_C in text
+
+
+FIELDS = ("log_pos", "transaction_length", "sequence_number", "last_committed")
+OF_FIELDS = {
+    "binlog_log_pos_field_agrees": "field_not_given",
+    "transaction_length_agrees": "field_not_given",
+    "sequence_numbers_valid": "field_not_given",
+    "gtid_mode_respected": "gtid_mode_not_known",
+}
+
+
+def test_rules_of_events_without_what_they_need_are_undecided():
+    """The row is CONSISTENT all the same; and they are judged from where it is given."""
+    journal = source()
+    journal.row()
+    for record in journal.records:
+        for name in FIELDS:
+            record.pop(name, None)
+        record.get("variables", {}).pop("gtid_mode", None)
+    journal.record("variables", variables={"gtid_mode": "ON"})
+    journal.groups(1).row()
+    history = audit(journal)
+    assert not history.findings
+    before, after = history.cuts
+    assert before.verdict == after.verdict == "CONSISTENT"
+    undecided = {check.rule: check.reason for check in before.undecided}
+    assert {rule: undecided.get(rule) for rule in OF_FIELDS} == OF_FIELDS
+    assert all(is_optional(check, before.verdict) for check in before.undecided)
+    assert not {check.rule for check in after.undecided} & OF_FIELDS.keys()
+
+
+def test_where_nothing_was_logged_no_field_is_missing():
+    """Neither without groups nor without a binary log."""
+    journal = source(0)
+    journal.row()
+    off = Journal(log_bin=False)
+    off.start()
+    off.row()
+    for one in (journal, off):
+        [cut] = audit(one).cuts
+        assert not {check.rule for check in cut.undecided} & OF_FIELDS.keys()
 
 
 def test_a_row_with_a_group_of_an_unseen_channel_is_undecided():
