@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,9 @@ import pytest
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Verdict
+from tallystick.outputs._view import summaries
+from tallystick.runs.breaches import breaches_of, present
+from tallystick.runs.replay import result_of_audit
 
 A = "aaaaaaaa-0000-0000-0000-000000000001"
 PAGE = (Path(__file__).parents[2] / "docs" / "journal_examples.md").read_text("utf-8")
@@ -103,3 +107,18 @@ def test_a_source_that_is_not_observed_leaves_it_undecided(lines: list[str]) -> 
     """To its end, or at all."""
     result = replayed(lines)
     assert (result.verdict, result.findings) == (Verdict.UNDECIDED, [])
+
+
+def test_without_its_source_a_replica_is_undecided_at_each_collection() -> None:
+    """What cannot be compared is observed once, at the first row: each later one lacks it, too."""
+    lines = [line for line in REPLICA if '"instance":"s"' not in line]
+    [row] = [line for line in lines if "log_status" in line]
+    lines += [row.replace('"c1"', f'"{name}"') for name in ("c2", "c3")]
+    made = result_of_audit(
+        replayed(lines), command="replay", title="t", begun_at=datetime.now(timezone.utc)
+    )
+    assert len({seen.collection_id for seen in made.observations if seen.collection_id}) == 1
+    assert made.verdict is made.verdict_now is Verdict.UNDECIDED
+    assert {summary.verdict for summary in summaries(made)} == {Verdict.UNDECIDED}
+    [channel] = present(made, breaches_of(made)).channels.values()
+    assert channel is Verdict.UNDECIDED
