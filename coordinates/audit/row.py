@@ -127,6 +127,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         relays=audit.relays,
         baselines=audit.baselines,
         checks=checks,
+        redo_capacity=audit.redo.capacity_at(state.lsn, state.lsn_checkpoint),
     )
     evidence = judge_instance(row)
     _leave_unseen_undecided(audit, checks)

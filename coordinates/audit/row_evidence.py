@@ -59,6 +59,7 @@ class Row:
     relays: Mapping[str, RelayReader]
     baselines: Baselines
     checks: RowChecks
+    redo_capacity: int | None
 
     @property
     def has_binlog(self) -> bool:
@@ -327,7 +328,7 @@ def redo_evidence(row: Row, grown: tuple[GtidSet, GtidSet] | None) -> RedoEviden
             for name, value in history.fallen.items()
             if name.startswith("lsn.")
         },
-        capacity=row.server.number("innodb_redo_log_capacity"),
+        capacity=row.redo_capacity,
         has_other_engines=state.has_other_engines,
         redo_was_disabled=history.redo_was_disabled or row.server.redo_is_disabled,
         commits=_commits(row.binlog, *grown) if grown is not None and is_still else None,

@@ -102,6 +102,20 @@ class RedoLogReader:
         else:
             self.capacity, self.shrinks_to = capacity, UNKNOWN
 
+    def capacity_at(self, lsn: int | None, checkpoint: int | None) -> int | None:
+        """What the files can hold at a row with these numbers, None not known.
+
+        The row may show that files which were to shrink have shrunk.
+        """
+        if lsn is not None and checkpoint is not None:
+            self._aged(lsn - checkpoint)
+        return None if self.capacity == UNKNOWN else self.capacity
+
+    def _aged(self, age: int) -> None:
+        """The redo that recovery needs is so long: files that hold it may be as small now."""
+        if self.shrinks_to != UNKNOWN and age <= self.shrinks_to:
+            self.capacity, self.shrinks_to = self.shrinks_to, UNKNOWN
+
     # Reading
 
     def read(self, block: Block, indices: Array, events: EventColumns) -> None:
@@ -237,8 +251,8 @@ class RedoLogReader:
         if lsn != self.checkpoint:
             self.checkpoint = lsn
             self.overwritten_at = UNKNOWN
-        if self.shrinks_to != UNKNOWN and self.written - lsn <= self.shrinks_to:
-            self.capacity, self.shrinks_to = self.shrinks_to, UNKNOWN
+        if self.written != UNKNOWN:
+            self._aged(self.written - lsn)
 
     # Commits
 

@@ -45,7 +45,8 @@ class RedoEvidence:
             ``flushed``.
         innodb: LSNs of the status variables by name, another statement.
         fallen: Later values, reported as fallen.
-        capacity: innodb_redo_log_capacity.
+        capacity: What the redo log's files can hold: innodb_redo_log_capacity, and until they have
+            shrunk to it what they held before.
         has_other_engines: Whether engines beside InnoDB keep logs.
         redo_was_disabled: Whether changes wrote no redo at some time since the row before.
         commits: GTIDs that InnoDB committed between the two rows; None: the executed set of one of
@@ -213,7 +214,8 @@ def lsn_block_offset(e: RedoEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "innodb_redo_log_capacity is not known, or the row lacks a readable current or"
-        " checkpoint LSN"
+        " checkpoint LSN. From a start, and while the capacity shrinks, the files may hold more,"
+        " until a row or a checkpoint shows an age that the new capacity holds"
     ),
     sources=(
         "WL#9452, High Level Specification: LSN_checkpoint",

@@ -55,6 +55,43 @@ def observation_begins_inside_a_group() -> Journal:
     return journal
 
 
+def _row_of_age(journal: Journal, age: int) -> None:
+    row = innodb(journal.row())
+    row["LSN"] = row["LSN"] // 512 * 512 + 100 * 512 + 12
+    row["LSN_checkpoint"] = row["LSN"] - age // 512 * 512
+    journal.lsn = row["LSN"]
+
+
+@legal
+def rows_while_the_redo_log_shrinks() -> Journal:
+    """Its files hold what they held until a checkpoint is near enough."""
+    journal = source(innodb_redo_log_capacity=100_000)
+    _row_of_age(journal, 50_000)
+    journal.record("variables", variables={"innodb_redo_log_capacity": 8_192})
+    _row_of_age(journal, 50_000)
+    journal.record("stop")
+    journal.start()
+    _row_of_age(journal, 50_000)
+    _row_of_age(journal, 4_096)
+    return journal
+
+
+@legal
+def observation_begins_while_the_redo_log_shrinks() -> Journal:
+    journal = source(innodb_redo_log_capacity=8_192)
+    _row_of_age(journal, 50_000)
+    return journal
+
+
+@legal
+def a_checkpoint_is_read_before_any_write_of_a_redo_log_that_shrinks() -> Journal:
+    journal = source(innodb_redo_log_capacity=8_192)
+    at = 1_000 * 512 + 12
+    journal.record("redo", type="CHECKPOINT", lsn=at)
+    journal.record("redo", type="WRITE", start_lsn=at + 40_960, lsn=at + 41_472)
+    return journal
+
+
 @legal
 def undo_is_purged_up_to_less_than_the_persister_allows() -> Journal:
     """A read view may hold it back."""

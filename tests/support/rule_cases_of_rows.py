@@ -213,6 +213,7 @@ def lsn_block_offset__header(breaks: bool) -> Journal:
 @case()
 def checkpoint_age_within_capacity(breaks: bool) -> Journal:
     journal = source(innodb_redo_log_capacity=1024)
+    journal.row()
     row = innodb(journal.row())
     row["LSN_checkpoint"] = row["LSN"] - 1023 - (1 if breaks else 0)
     if row["LSN_checkpoint"] % 512 < 12:
