@@ -215,6 +215,7 @@ class ServerRecordReader(InstanceState):
         self.reset_ts = ts
         self.binlog.begin_lineage("reset")
         self.persistence.reset()
+        self.clones.log_began_anew()
         self.learn()
         self.applied.forget()
 

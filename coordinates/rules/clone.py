@@ -357,6 +357,10 @@ class CloneProtocol:
             self._reporter.broken(CLONE_COMMITS_ORDERED, broken)
         self._page = now
 
+    def log_began_anew(self) -> None:
+        """RESET: the page names files of another log from here on."""
+        self._page = None
+
     def logged(self, block: Block, index: int) -> None:
         """Take a binary log event of a donor that blocks external XA."""
         columns = block.columns

@@ -140,10 +140,14 @@ class InfoRepositories:
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _writes: dict[tuple[str, str], list[Values]] = field(default_factory=dict)
     """The last durable write of (table, channel), then those a power cut may take back."""
+    _recorded: list[tuple[str, str]] = field(default_factory=list)
+    """Those of which a write was seen: of others what a start reads bounds no later one."""
 
     def written(self, body: Mapping[str, Any]) -> None:
         """Take one ``info_write`` record."""
         key = str(body.get("table")), str(body.get("channel", "")).lower()
+        if key not in self._recorded:
+            self._recorded.append(key)
         values = _values(key[0], body.get("row"))
         if values is None:
             self._writes.pop(key, None)
@@ -174,7 +178,7 @@ class InfoRepositories:
             self._reporter.broken(INFO_REPOSITORY_UNAMBIGUOUS, broken, channel=channel)
         values = _values(table, found.get("row")) if found.get("started") else None
         writes = self._writes.pop((table, channel), None)
-        if values is None:
+        if values is None or (table, channel) not in self._recorded:
             return
         self._writes[table, channel] = [values]
         if writes is None or _may_read(values, writes, crashed=crashed):
@@ -192,7 +196,7 @@ class InfoRepositories:
 
     def forget(self) -> None:
         """Records are missing, or the data is another: nothing written before is known."""
-        self._writes = {}
+        self._writes, self._recorded = {}, []
 
 
 def stored_source(row: Any) -> LogCoordinates | None:

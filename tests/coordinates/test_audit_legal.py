@@ -55,6 +55,33 @@ def observation_begins_inside_a_group() -> Journal:
     return journal
 
 
+@legal
+def starts_show_repositories_whose_writes_nobody_records() -> Journal:
+    """What a start reads was written since the one before."""
+    journal, _, _ = replica()
+    row = {"Master_log_name": "binlog.000001"}
+    for position in (500, 900):
+        journal.record("stop")
+        read = {"repository": "slave_master_info", "table": True, "file": False, "started": True,
+                "channel": "", "row": row | {"Master_log_pos": position}}  # fmt: skip
+        journal.start(repositories=[read])
+    return journal
+
+
+@legal
+def reset_while_a_clone_forces_the_order_of_commits() -> Journal:
+    """The page of the clone names another log after it."""
+    journal = source()
+    journal.record("clone", role="donor", step="begin")
+    journal.record("clone", role="donor", step="prepared_awaited")
+    at = {"binlog_file": "binlog.000001", "binlog_position": journal.binlog.end}
+    journal.record("clone", role="donor", step="commit", **at)
+    journal.record("binlog_reset")
+    at["binlog_position"] = 157
+    journal.record("clone", role="donor", step="commit", **at)
+    return journal
+
+
 def _row_of_age(journal: Journal, age: int) -> None:
     row = innodb(journal.row())
     row["LSN"] = row["LSN"] // 512 * 512 + 100 * 512 + 12
