@@ -294,7 +294,7 @@ class ServerRecordReader(InstanceState):
     def _zone_stepped(self, body: dict[str, Any], ts: int) -> None:
         self.zones.step(body, ts)
         self.online_backup_steps.zone(body, ts)
-        self.images.zone(body["step"])
+        self.images.zone(body)
 
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
         self.backup_locks.step(body, ts, self.end_of_binlog(), self.baselines)

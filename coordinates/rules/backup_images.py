@@ -172,6 +172,25 @@ FIRST_POSITION = 4
 _BOUNDARIES = (Mark.GROUP, Mark.HEADER, Mark.FILE)
 
 
+@dataclass(slots=True)
+class _Zone:
+    """One zone of the server since the backup began.
+
+    Attributes:
+        has_tables: Whether it was closed for tables that are backed up.
+        is_closed: Whether it was closed, and maybe opened again.
+        is_reached: Whether a validity point followed its last closing.
+        validity_point: End of the binary log at it, None not known.
+        opened_at: End of the binary log when the zone opened after it.
+    """
+
+    has_tables: bool = False
+    is_closed: bool = False
+    is_reached: bool = False
+    validity_point: LogCoordinates | None = None
+    opened_at: LogCoordinates | None = None
+
+
 @dataclass(eq=False)
 class BackupImages:
     """The images that are taken of one instance.
@@ -191,27 +210,23 @@ class BackupImages:
     _relays: Mapping[str, RelayReader] = field(metadata=COLLABORATOR)
     _backup_id: str | None = None
     """Of the backup that has begun and has no image yet."""
-    _closed_since_begin: bool = False
-    _is_reached: bool = False
-    """Whether there was a validity point since then."""
-    _validity_point: LogCoordinates | None = None
-    """End of the binary log at it, None not known."""
-    _opened_at: LogCoordinates | None = None
-    """End of the binary log when the zone opened after it."""
+    _zones: dict[str, _Zone] = field(default_factory=dict)
+    """By name, since then; one without a name is the only one, or the first."""
 
-    def zone(self, step: object) -> None:
-        """Take the step of a ``zone`` record."""
-        if self._backup_id is None:
+    def zone(self, body: Mapping[str, Any]) -> None:
+        """Take one ``zone`` record."""
+        step, name = body["step"], str(body.get("zone", ""))
+        if self._backup_id is None or step not in ("close", "validity_point", "open"):
             return
+        zone = self._zones.setdefault(name, _Zone())
         if step == "close":
-            self._closed_since_begin = True
-            self._validity_point = self._opened_at = None
-            self._is_reached = False
+            has_tables = zone.has_tables or "tables" in body
+            self._zones[name] = _Zone(has_tables=has_tables, is_closed=True)
         elif step == "validity_point":
-            self._validity_point, self._opened_at = self._end(), None
-            self._is_reached = True
-        elif step == "open" and self._is_reached and self._opened_at is None:
-            self._opened_at = self._end()
+            zone.validity_point, zone.opened_at = self._end(), None
+            zone.is_reached = True
+        elif zone.is_reached and zone.opened_at is None:
+            zone.opened_at = self._end()
 
     def step(self, body: Mapping[str, Any]) -> None:
         """Take one ``backup`` record.
@@ -225,8 +240,7 @@ class BackupImages:
                 self._read_set(body[key], key)
         if step == "begin":
             self._backup_id = str(body["backup_id"])
-            self._closed_since_begin = self._is_reached = False
-            self._validity_point = self._opened_at = None
+            self._zones = {}
         elif step == "image":
             text = body.get("gtid_executed")
             executed = None if text is None else self._read_set(text, "gtid_executed")
@@ -322,20 +336,20 @@ class BackupImages:
         return HOLDS
 
     def _not_at_validity_point(self, position: LogCoordinates) -> Answer:
-        """Whether the log ended elsewhere while the zone was closed and empty."""
-        if self._closed_since_begin and not self._is_reached:
-            return Broken("image_without_validity_point", witness=position)
-        taken = self._validity_point
-        if taken is None:
-            return Undecided(LOG_MISSING) if self._is_reached else HOLDS
-        opened = self._opened_at
-        if taken.base_name != position.base_name or (
-            position >= taken and (opened is None or position <= opened)
-        ):
+        """Whether the log ended elsewhere while the zone was closed and empty.
+
+        A server may have zones for other uses. Which one is the backup's is known by its validity
+        point, its tables, or as it has no name; of several that may be, one is enough.
+        """
+        answers = [
+            _stands_at(position, zone)
+            for name, zone in self._zones.items()
+            if zone.is_reached or (zone.is_closed and (zone.has_tables or not name))
+        ]
+        if HOLDS in answers:
             return HOLDS
-        return Broken(
-            "image_not_at_validity_point", witness=position, taken=taken, opened=opened or taken
-        )
+        undecided = [answer for answer in answers if isinstance(answer, Undecided)]
+        return next(iter(undecided or answers), HOLDS)
 
     def _judge_set(self, position: LogCoordinates, executed: GtidSet | None) -> Answer:
         """Whether the set has what was logged up to the position, and nothing else."""
@@ -365,3 +379,19 @@ class BackupImages:
     def interrupted(self) -> None:
         """The server ended, or records are missing: no backup goes on."""
         self._backup_id = None
+
+
+def _stands_at(position: LogCoordinates, zone: _Zone) -> Answer:
+    """Whether the position is that of the zone's validity point."""
+    if not zone.is_reached:
+        return Broken("image_without_validity_point", witness=position)
+    taken, opened = zone.validity_point, zone.opened_at
+    if taken is None:
+        return Undecided(LOG_MISSING)
+    if taken.base_name != position.base_name or (
+        position >= taken and (opened is None or position <= opened)
+    ):
+        return HOLDS
+    return Broken(
+        "image_not_at_validity_point", witness=position, taken=taken, opened=opened or taken
+    )

@@ -123,6 +123,8 @@ class _Zone:
         taken: Its steps, empty while it is open.
         has_tickets, has_waited: Whether tickets of it, and waits for them, are recorded.
         names_tables: Whether it was closed for tables that are backed up.
+        is_of_backup: Whether it is known to be a backup's: it has no name, was closed for tables
+            that are backed up, or has had a validity point.
         inside: Ticket to the steps of its critical sequence, once that has begun.
         unfinished: Threads that dropped their tickets too early to what they left out.
     """
@@ -131,6 +133,7 @@ class _Zone:
     has_tickets: bool = False
     has_waited: bool = False
     names_tables: bool = False
+    is_of_backup: bool = False
     inside: dict[str, list[str]] = field(default_factory=dict)
     unfinished: dict[str, list[str]] = field(default_factory=dict)
 
@@ -158,10 +161,12 @@ class OnlineBackupSteps:
     def zone(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``zone`` record."""
         step = str(body.get("step"))
-        zone = self._zones.setdefault(str(body.get("zone", "")), _Zone())
+        name = str(body.get("zone", ""))
+        zone = self._zones.setdefault(name, _Zone())
         if step == "close":
             zone.taken = [step]
             zone.names_tables = "tables" in body
+            zone.is_of_backup |= zone.names_tables or not name
         elif step == "open":
             zone.taken = []
         elif step == "wait" and zone.taken:
@@ -186,6 +191,7 @@ class OnlineBackupSteps:
 
     def _validity_point(self, zone: _Zone, at: str) -> None:
         is_unwaited = zone.has_waited and zone.taken and "wait" not in zone.taken
+        zone.is_of_backup = True
         missing = ["wait"] if is_unwaited else []
         for thread, steps in zone.unfinished.items():
             missing += [f"{step} of thread {thread}" for step in steps]
@@ -261,7 +267,7 @@ class OnlineBackupSteps:
                 self._end(f"end of backup {backup_id}")
 
     def _end(self, at: str) -> None:
-        closed = [zone for zone in self._zones.values() if zone.taken]
+        closed = [zone for zone in self._zones.values() if zone.taken and zone.is_of_backup]
         self._report(ZONE_STEPS_COMPLETE, "end", ["open"] if closed else [], at)
         for zone in closed:
             zone.taken = []

@@ -78,6 +78,25 @@ def backup_image_names_one_state__no_validity_point(breaks: bool) -> Journal:
 
 
 @case()
+def backup_image_names_one_state__of_one_zone_of_several(breaks: bool) -> Journal:
+    """Another zone is closed and opened at any time; a validity point is of the backup's alone."""
+    journal = begin(source(), "close", "wait", *([] if breaks else ["validity_point"]))
+    for step in ("close", "wait", "open"):
+        journal.record("zone", step=step, zone="archive")
+    return image(journal)
+
+
+@case()
+def backup_image_names_one_state__of_a_named_zone(breaks: bool) -> Journal:
+    """The zone of a backup is known by its tables, whatever its name."""
+    journal = begin(source())
+    tables = {"tables": ["shop.orders"]} if breaks else {}
+    journal.record("zone", step="close", zone="archive", **tables)
+    journal.record("zone", step="open", zone="archive")
+    return image(journal)
+
+
+@case()
 def backup_image_names_one_state__event(breaks: bool) -> Journal:
     """The position ends an event."""
     return image(source(), 30 if breaks else 0)

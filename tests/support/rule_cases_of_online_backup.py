@@ -266,6 +266,19 @@ def zone_steps_complete__opened(breaks: bool) -> Journal:
 
 
 @case()
+def zone_steps_complete__of_one_zone_of_several(breaks: bool) -> Journal:
+    """Another zone may stay closed when a backup ends, that of its validity point not."""
+    journal = backup("begin", "metadata lock", "zone close", "zone wait", "zone validity_point")
+    journal.record("zone", step="close", zone="archive")
+    if breaks:
+        journal.record("zone", step="wait", zone="archive")
+        journal.record("zone", step="validity_point", zone="archive")
+    journal.record("zone", step="open")
+    journal.record("backup", step="end", backup_id="b1")
+    return journal
+
+
+@case()
 def engine_lock_steps_complete(breaks: bool) -> Journal:
     return _without("engine lock myisam", breaks=breaks)
 
