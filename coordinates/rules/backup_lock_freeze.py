@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.events.journal import FLAG_RELAY_LOG, QueryVerb
 from tallystick.coordinates.events.log_events import CLASS_ROWS, EventClass
 from tallystick.coordinates.logs.log_groups import STEP_AFTER_OPENER, STEP_IN_BODY, GroupStep
-from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.families import Family
+from tallystick.coordinates.results import ObservationCode, Severity
+from tallystick.coordinates.rules.engines import PASSES_TABLE_LOCK
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS, EVENTS_THERE
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 from tallystick.coordinates.values.binlog import EventType, LogCoordinates
@@ -28,6 +29,12 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.events.log_status import ServerState
 
+STATEMENT_ENGINE_UNKNOWN = reason(
+    "statement_engine_unknown",
+    "a change was made under LOCK TABLES FOR BACKUP, and its engine is not known",
+    Lack.BACKUP,
+)
+
 BACKUP_LOCKS_FREEZE_SCOPE = register(
     Rule(
         number=58,
@@ -38,27 +45,33 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
-            "Under LOCK TABLES FOR BACKUP no non-transactional change or DDL happens; under LOCK"
-            " BINLOG FOR BACKUP the binary log, read and executed coordinates stand still."
+            "Under LOCK TABLES FOR BACKUP no non-transactional change or DDL happens, but for"
+            " changes of Blackhole and Federated tables; under LOCK BINLOG FOR BACKUP the binary"
+            " log, read and executed coordinates stand still."
         ),
         why=(
             "Non-transactional writes and DDL take the table lock in conflict with the first, and"
             " everything that moves one of the three coordinates takes that of the second. InnoDB"
-            " goes on under the first; its redo brings the copy up to date. In the binary log a"
-            " group of rows that ends in COMMIT is a non-transactional change, and a group of one"
-            " statement is DDL."
+            " goes on under the first; its redo brings the copy up to date. Blackhole and Federated"
+            " tables have no content here. In the binary log a group of rows that ends in COMMIT is"
+            " a non-transactional change, and a group of one statement is DDL."
         ),
         undecided_when=(
             "locking or unlocking was not observed, the journal has a gap in between, or statements"
-            " that bypass the binary log are not reported by the observer. A row of SHOW REPLICA"
+            " that bypass the binary log, or their engines, are not reported by the observer. A row"
+            " of SHOW REPLICA"
             " STATUS counts only if its collection was requested under the lock; of a compressed"
             " group nobody knows what it changes"
         ),
-        sources=("Percona backup-safe binlog information, whiteboard: cases 1 and 2",),
+        sources=(
+            "Percona backup-safe binlog information, whiteboard: cases 1 and 2",
+            "Percona Server manual: Backup locks",
+        ),
         remedy=(
-            "Discard the backup and take it again. Look for writes that bypass the lock (plugins,"
-            " direct changes of files, sql_log_bin=0 on non-transactional tables); move such tables"
-            " to InnoDB."
+            "If a group in the log changed Blackhole or Federated tables alone, acknowledge it."
+            " Else discard the backup and take it again. Look for writes that bypass the lock"
+            " (plugins, direct changes of files, sql_log_bin=0 on non-transactional tables); move"
+            " such tables to InnoDB."
         ),
         verify=(EVENTS_THERE, BACKUP_LOCKS),
         cases={
@@ -118,7 +131,6 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
     )
 )
 
-_TRANSACTIONAL = frozenset({"innodb", "rocksdb", "ndb"})
 _ROWS = frozenset(
     {
         EventType.WRITE_ROWS,
@@ -192,14 +204,22 @@ class BackupLockFreeze:
     def statement(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``statement`` record: a change the binary log does not show."""
         engine = str(body.get("engine", "")).lower()
-        kind = body.get("type", "dml")
-        if kind == "ddl" or engine not in _TRANSACTIONAL:
-            self._changed(
-                "statement_under_table_lock",
-                f"a {engine} {kind}",
-                f"statement at {ts}",
-                engine=engine,
-                kind=str(kind),
+        kind, at = str(body.get("type", "dml")), f"statement at {ts}"
+        if kind != "ddl" and not engine:
+            self._engine_unknown(at)
+        elif kind == "ddl" or engine not in PASSES_TABLE_LOCK:
+            witness = f"a {engine} {kind}"
+            self._changed("statement_under_table_lock", witness, at, engine=engine, kind=kind)
+
+    def _engine_unknown(self, at: str) -> None:
+        rule = BACKUP_LOCKS_FREEZE_SCOPE
+        if self.freezes_tables and rule.name not in self._reporter.disabled:
+            self._reporter.note(
+                ObservationCode.BACKUP_UNDECIDED,
+                STATEMENT_ENGINE_UNKNOWN,
+                at=at,
+                rules=(rule,),
+                is_undecided=True,
             )
 
     def _changed(self, case: str, witness: str, at: str, **values: str) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.engines import TRANSACTIONAL
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
@@ -202,8 +203,6 @@ RETRY_PAUSE_US = 10_000_000
 _HANDED_ON_TOLERANCE_US = 50_000
 """How late an observer's clock may be compared with the server's between two steps."""
 BINARY_LOG = "binlog"
-_TRANSACTIONAL = frozenset({"innodb", "rocksdb"})
-"""Engines in which a statement changes nothing that others see before it commits."""
 _ENGINES_MAX = 64
 
 
@@ -331,7 +330,7 @@ class EngineLockProtocol:
     def statement(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``statement`` record: a change that the binary log does not show."""
         engine = str(body.get("engine", "")).lower()
-        if engine in self._locked and engine not in _TRANSACTIONAL:
+        if engine in self._locked and engine not in TRANSACTIONAL:
             witness = f"a table of {engine} changed"
             self._report_change("locked_table_changed", f"statement at {ts}", witness, engine)
 

@@ -52,6 +52,17 @@ def backup_locks_freeze_scope(breaks: bool) -> Journal:
 
 
 @case()
+def backup_locks_freeze_scope__tables_without_content(breaks: bool) -> Journal:
+    """The lock does not stop changes of their rows, but DDL of any table."""
+    journal = lock(source(), "tables")
+    for engine in ("BLACKHOLE", "FEDERATED", "ROCKSDB"):
+        journal.record("statement", engine=engine, type="dml")
+    if breaks:
+        journal.record("statement", engine="BLACKHOLE", type="ddl")
+    return journal
+
+
+@case()
 def backup_locks_freeze_scope__logged_ddl(breaks: bool) -> Journal:
     journal = lock(source(), "tables")
     for form in ("rows", "empty", "payload", "xa_prepare", "xa_commit", "statement"):
