@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 
 FIRST_NUMBER = 1
 XID_GROUPS_REMEMBERED = 64
+EMPTY_INTERVALS_MAX = 1_024
 # Names of members are looked up by a function each time; these are read for every event.
 _XID, _PREVIOUS_GTIDS = int(EventType.XID), int(EventType.PREVIOUS_GTIDS)
 _FRAMING_CLASS, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
@@ -54,6 +55,8 @@ class BinlogReader(BinlogFileReader):
         logged_is_complete: False while part of the log was missed and no PREVIOUS_GTIDS has closed
             the gap; then `logged` is a lower bound.
         grouped: GTIDs of the groups alone, without what only a PREVIOUS_GTIDS listed.
+        empty: Those of `grouped` whose groups changed nothing.
+        maybe_empty: Those of `grouped` of which that is not remembered, as there were too many.
         local: GTIDs of other servers' UUIDs that this server logged under its own server id.
         of_unknown_writer: Those whose server id, or this server's own one, is not known.
         previous: Previous_gtids of each file seen and still kept, by file number.
@@ -66,6 +69,8 @@ class BinlogReader(BinlogFileReader):
     logged: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     logged_is_complete: bool = True
     grouped: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    empty: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    maybe_empty: GtidSet = GtidSet.EMPTY
     file_set: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     local: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     of_unknown_writer: GrowingGtidSet = field(default_factory=GrowingGtidSet)
@@ -172,6 +177,8 @@ class BinlogReader(BinlogFileReader):
         if mark is _GROUP:
             group = self.group
             is_empty = self.is_empty_group(event)
+            if is_empty and group.sid >= 0:
+                self._note_empty(self.sids[group.sid], group.gno)
             self._gathered_groups.append(
                 (len(ends) - 1, group.sid, group.gno, group.server_id, group.commit_ts, is_empty)
             )
@@ -264,6 +271,15 @@ class BinlogReader(BinlogFileReader):
             elif group.server_id == own_id:
                 self.local.add(sid, group.gno)
 
+    def _note_empty(self, sid: str, gno: int) -> None:
+        """In the order of the log; scattered ones, as filters leave them, are forgotten at once."""
+        self.empty.add(sid, gno)
+        if self.empty.interval_count() > EMPTY_INTERVALS_MAX:
+            bounds = self.empty.freeze().bounds().items()
+            hull = {sid: [ends[0], ends[-1]] for sid, ends in bounds}
+            self.maybe_empty = self.maybe_empty | GtidSet.from_bounds(hull)
+            self.empty = GrowingGtidSet()
+
     def _emit_logged(
         self,
         start: int,
@@ -324,6 +340,8 @@ class BinlogReader(BinlogFileReader):
                     self.of_unknown_writer.add_gnos(sid, unknown)
                 if len(mine):
                     self.local.add_gnos(sid, mine)
+        for index in np.flatnonzero(scan.is_empty & (scan.sid >= 0)).tolist():
+            self._note_empty(self.sids[int(scan.sid[index])], int(scan.gno[index]))
         if len(self.xid_groups) < XID_GROUPS_REMEMBERED:
             xids = np.flatnonzero(run["type"][scan.ends] == _XID)
             xids = xids[: XID_GROUPS_REMEMBERED - len(self.xid_groups)]
@@ -360,6 +378,8 @@ class BinlogReader(BinlogFileReader):
             gtids = GtidSet.from_groups(self.sids, lost[:, SID], lost[:, GNO])
             self.logged = GrowingGtidSet(self.logged.freeze() - gtids)
             self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
+            self.empty = GrowingGtidSet(self.empty.freeze() - gtids)
+            self.maybe_empty = self.maybe_empty - gtids
             self.file_set = GrowingGtidSet(self.file_set.freeze() - gtids)
             self.local = GrowingGtidSet(self.local.freeze() - gtids)
             self.of_unknown_writer = GrowingGtidSet(self.of_unknown_writer.freeze() - gtids)
@@ -379,8 +399,13 @@ class BinlogReader(BinlogFileReader):
         self.logged_is_complete = False
         self.logged = GrowingGtidSet()
         self.grouped = GrowingGtidSet()
+        self._forget_empty()
         self.file_set = GrowingGtidSet()
         self.window.clear()
+
+    def _forget_empty(self) -> None:
+        self.empty = GrowingGtidSet()
+        self.maybe_empty = GtidSet.EMPTY
 
     def lose_continuity(self) -> None:
         """Part of the file is missing: L is a lower bound until the next PREVIOUS_GTIDS."""
@@ -408,6 +433,7 @@ class BinlogReader(BinlogFileReader):
         self.group_state = GroupState.IDLE
         self.logged = GrowingGtidSet()
         self.grouped = GrowingGtidSet()
+        self._forget_empty()
         self.file_set = GrowingGtidSet()
         self.local = GrowingGtidSet()
         self.of_unknown_writer = GrowingGtidSet()
@@ -460,6 +486,10 @@ class BinlogReader(BinlogFileReader):
         logged = self.logged.freeze().restrict(own)
         up_to = {sid: [1, self.logged.last(sid) + 1] for sid in logged.sids()}
         return GtidSet.from_bounds(up_to) - logged
+
+    def changing(self, gtids: GtidSet) -> GtidSet:
+        """Those of the GTIDs whose groups are known to have changed something."""
+        return (gtids & self.grouped.freeze()) - self.empty.freeze() - self.maybe_empty
 
     def logged_at(self, file_number: int, position: int) -> GtidSet | None:
         """L(P), None when the position is older than what is remembered or L is incomplete."""

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from tallystick.coordinates.logs.event_window import GNO, MARK, SID, SOURCE_END, SOURCE_FILE, Mark
+from tallystick.coordinates.logs.event_window import (
+    GNO,
+    MARK,
+    SID,
+    SOURCE_END,
+    SOURCE_FILE,
+    TYPE,
+    Mark,
+)
 from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.backup_locks import LockSession
 from tallystick.coordinates.rules.families import Family, Lack
@@ -23,7 +31,7 @@ from tallystick.coordinates.rules.statements import (
     events_until,
     groups,
 )
-from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
+from tallystick.coordinates.values.binlog import WRAP, EventType, LogCoordinates
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tallystick.coordinates.audit.instance_state import InstanceState
+    from tallystick.coordinates.logs.relay_reader import RelayReader
     from tallystick.coordinates.rules.outcomes import Reason
 
 _COPY_END = "the end of its copy of the last log file"
@@ -70,6 +79,12 @@ POSITION_FORGOTTEN = reason(
 GROUP_UNSEEN = reason(
     "backup_group_unseen",
     _NOT_JUDGED + "the group around {position} was not seen whole",
+    Lack.BACKUP,
+)
+CHANGE_UNKNOWN = reason(
+    "backup_change_unknown",
+    _NOT_JUDGED + "its data lack groups from before {position}, and whether these changed anything"
+    " is not known",
     Lack.BACKUP,
 )
 LOCK_UNKNOWN = reason(
@@ -220,7 +235,8 @@ BACKUP_COORDINATES_MATCH_DATA = register(
         ),
         undecided_when=(
             "the backup does not report the GTIDs of its data (gtid_mode OFF), the groups up to the"
-            " position are not known, or the position is older than the events remembered"
+            " position are not known, the position is older than the events remembered, or whether"
+            " a group that the data lack changed anything was not seen"
         ),
         sources=("Percona backup-safe binlog information, whiteboard: case 1",),
         remedy=(
@@ -253,7 +269,8 @@ BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
             " stops receiver and appliers as well. The InnoDB header says nothing of it."
         ),
         undecided_when=(
-            "the GTIDs of the backup's data are not known, or the relay log was not observed. On"
+            "the GTIDs of the backup's data are not known, or the relay log was not observed, or"
+            " filters may have left nothing of a group that the data lack. On"
             " a multi-threaded replica the position is a low-water mark: what lies after it is not"
             " judged; neither is what another channel may have brought"
         ),
@@ -303,6 +320,7 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
 
 HEADER = "innodb_header"
 _PARALLEL_BY_DEFAULT = (8, 0, 27)
+_OPENERS = (EventType.GTID, EventType.GTID_TAGGED)
 
 
 def judge_backup(body: Mapping[str, Any], audit: InstanceState) -> None:
@@ -347,7 +365,6 @@ class _Backup:
                 self._undecided(DATA_UNREADABLE)
         known = audit.backup_locks.session(str(body.get("session", "")))
         self._session = LockSession() if known is None else known
-        self._empty = audit.backup_lock_freeze.empty_groups
 
     def _undecided(
         self, reason: Reason, channel: str | None = None, position: LogCoordinates | None = None
@@ -396,19 +413,23 @@ class _Backup:
             reason = DATA_UNKNOWN_UP_TO if self._data is None else LOGGED_UNKNOWN
             self._undecided(reason, position=position)
             return
-        later = self._audit.binlog.logged.freeze() - logged
-        beyond = (self._data & later) - self._empty
-        self._compare(rule, position, beyond, logged - self._data - self._empty)
+        later = binlog.logged.freeze() - logged
+        held, missing = self._data & later, logged - self._data
+        lacks = binlog.changing(missing)
+        if self._agree(rule, position, binlog.changing(held), lacks) and (
+            missing - lacks - binlog.empty.freeze()
+        ):
+            self._undecided(CHANGE_UNKNOWN, position=position)
 
-    def _compare(
+    def _agree(
         self,
         rule: Rule,
         position: LogCoordinates,
         beyond: GtidSet,
         missing: GtidSet,
         channel: str | None = None,
-    ) -> None:
-        """Report data that hold GTIDs from after the position, or lack some from before it."""
+    ) -> bool:
+        """Report data that hold changes from after the position, or lack some from before it."""
         if beyond and missing:
             case = "data_hold_and_lack"
         elif beyond:
@@ -416,7 +437,7 @@ class _Backup:
         elif missing:
             case = "data_lack_earlier"
         else:
-            return
+            return True
         witness = beyond or missing
         self._broken(
             rule,
@@ -427,6 +448,7 @@ class _Backup:
             beyond=beyond,
             missing=missing,
         )
+        return False
 
     def judge_header(self, position: LogCoordinates) -> None:
         """Coordinates out of InnoDB's header are not before the table lock."""
@@ -475,8 +497,20 @@ class _Backup:
             beyond = self._data & _gtids(relay.sids, rows[~is_before])
             beyond = beyond - self._session.executed - self._received_elsewhere(name)
         missing = _gtids(relay.sids, rows[is_before]) - self._data
-        beyond, missing = beyond - self._empty, missing - self._empty
-        self._compare(BACKUP_REPLICA_COORDINATES_MATCH_DATA, position, beyond, missing, name)
+        rule = BACKUP_REPLICA_COORDINATES_MATCH_DATA
+        lacks = self._changing(missing, name, relay)
+        empty = self._audit.binlog.empty.freeze() | _empty_groups(relay)
+        beyond = self._changing(beyond, name, relay)
+        if self._agree(rule, position, beyond, lacks, name) and missing - lacks - empty:
+            self._undecided(CHANGE_UNKNOWN, name, position)
+
+    def _changing(self, gtids: GtidSet, name: str, relay: RelayReader) -> GtidSet:
+        """Those of the GTIDs of a channel whose groups are known to have changed something here."""
+        baselines, binlog = self._audit.baselines, self._audit.binlog
+        history = baselines.channels.get(name)
+        is_filtered = baselines.may_filter if history is None else history.is_filtered
+        unlogged = gtids - binlog.grouped.freeze() - _empty_groups(relay)
+        return binlog.changing(gtids) | (GtidSet.EMPTY if is_filtered else unlogged)
 
     @property
     def _applies_serially(self) -> bool:
@@ -507,3 +541,11 @@ class _Backup:
 
 def _gtids(sids: tuple[str, ...] | list[str], rows: npt.NDArray[np.int64]) -> GtidSet:
     return GtidSet.from_groups(sids, rows[:, SID], rows[:, GNO])
+
+
+def _empty_groups(relay: RelayReader) -> GtidSet:
+    """The remembered groups that are a GTID, BEGIN and COMMIT, or ROLLBACK."""
+    rows = relay.window.rows()
+    is_end = (rows[2:, MARK] == Mark.GROUP) & (rows[2:, SID] >= 0)
+    is_query = (rows[2:, TYPE] == EventType.QUERY) & (rows[1:-1, TYPE] == EventType.QUERY)
+    return _gtids(relay.sids, rows[2:][is_end & is_query & np.isin(rows[:-2, TYPE], _OPENERS)])

@@ -19,8 +19,6 @@ from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS, EVENTS_THERE
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 from tallystick.coordinates.values.binlog import EventType, LogCoordinates
-from tallystick.coordinates.values.errors import AuditError
-from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -148,12 +146,9 @@ class _Group:
     """A group of the binary log that opened under the table lock."""
 
     at: str
-    gtid: tuple[str, int] | None
     is_body: bool = False
     """Whether its body has begun."""
     has_rows: bool = False
-    has_body: bool = False
-    """Whether anything but BEGIN is in it."""
 
 
 @dataclass(eq=False)
@@ -162,13 +157,10 @@ class BackupLockFreeze:
 
     Attributes:
         taken: Lock to the end of the binary log at its taking, None unknown.
-        empty_groups: GTIDs of groups without changes that were logged under the table lock: no
-            storage engine holds a trace of them.
     """
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
     taken: dict[str, LogCoordinates | None] = field(default_factory=dict)
-    empty_groups: GtidSet = GtidSet.EMPTY
     _moved: list[str] = field(default_factory=list)
     """What was reported to have moved under the binlog lock that is held."""
     _binlog_since: int | None = None
@@ -184,7 +176,6 @@ class BackupLockFreeze:
             return
         self.taken[lock] = position
         if lock == "tables":
-            self.empty_groups = GtidSet.EMPTY
             self._group = None
         elif lock == "binlog":
             self._binlog_since = ts
@@ -245,9 +236,7 @@ class BackupLockFreeze:
             return
         event_type, verb = int(block.columns["type"][index]), int(block.columns["query"][index])
         if CLASS_ROWS[event_type][verb] == EventClass.OPENER:
-            sid = int(block.columns["sid"][index])
-            gtid = (block.sids[sid], int(block.columns["gno"][index])) if sid >= 0 else None
-            self._group = _Group(_start(block, index), gtid)
+            self._group = _Group(_start(block, index))
         elif self._group is not None:
             self._read_group_event(self._group, event_type, verb)
 
@@ -262,7 +251,6 @@ class BackupLockFreeze:
             group.is_body = True
         elif step is GroupStep.GOES_ON:
             group.has_rows |= event_type in _ROWS
-            group.has_body |= event_class != EventClass.PREAMBLE
         else:
             self._group = None
             if step is GroupStep.ENDS and event_type == EventType.QUERY:
@@ -272,18 +260,9 @@ class BackupLockFreeze:
         """A group ended with a statement: COMMIT is not that of a transactional engine."""
         if not group.is_body and verb == QueryVerb.STATEMENT:
             self._changed("ddl_group_under_table_lock", "a DDL statement", group.at)
-        elif group.is_body and verb == QueryVerb.COMMIT:
-            if group.has_rows:
-                what = "a non-transactional change"
-                self._changed("nontransactional_group_under_table_lock", what, group.at)
-            if not group.has_body and group.gtid is not None:
-                self._note_empty(*group.gtid)
-
-    def _note_empty(self, sid: str, gno: int) -> None:
-        try:
-            self.empty_groups = self.empty_groups | GtidSet([(sid, gno, gno)])
-        except AuditError:
-            return  # no GTID: reported by tier 0
+        elif group.is_body and verb == QueryVerb.COMMIT and group.has_rows:
+            what = "a non-transactional change"
+            self._changed("nontransactional_group_under_table_lock", what, group.at)
 
     def received(self, block: Block, index: int, channel: str) -> None:
         """An event of a relay log: one that the source wrote moves the position read."""

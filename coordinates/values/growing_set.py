@@ -49,6 +49,10 @@ class GrowingGtidSet:
         bounds = self._bounds.get(sid)
         return bounds[-1] - 1 if bounds else 0
 
+    def interval_count(self) -> int:
+        """How many intervals the set is made of."""
+        return sum(map(len, self._bounds.values())) // 2
+
     def add(self, sid: str, gno: int) -> None:
         """Add one GTID; adding one that is there changes nothing."""
         self.add_range(sid, gno, gno + 1)

@@ -9,11 +9,12 @@ import pytest
 
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.logs.binlog_reader import EMPTY_INTERVALS_MAX
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.values.binlog import WRAP
 from tests.support import rule_cases_of_backup_locks as backups
-from tests.support.journals import UUID_C, Gtids, Journal, audit
+from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, audit, read_gtids
 from tests.support.rule_cases import CASES, replica, source
 
 OF_BACKUPS = [name for name, case in CASES.items() if case.build.__module__ == backups.__name__]
@@ -66,9 +67,54 @@ def of_a_file_beyond_4_gib() -> Journal:
     return journal
 
 
+def of_groups_that_only_a_head_lists() -> Journal:
+    """Whether they changed anything nobody has seen."""
+    journal = Journal()
+    journal.start()
+    journal.executed = read_gtids(f"{UUID_A}:1-9")
+    journal.used, journal.binlog.gtids = journal.executed.copy(), journal.executed.copy()
+    journal.binlog.open(5)
+    journal.groups(2)
+    return backups.image(journal, gtid_executed=f"{UUID_A}:1-4:6-11")
+
+
+def of_empty_groups_that_are_too_many() -> Journal:
+    """As where a filter leaves nothing of every other group."""
+    journal = source()
+    for _ in range(EMPTY_INTERVALS_MAX + 1):
+        journal.groups(1).groups(1, "empty")
+    held = f"{UUID_A}:1-4:6-{2 * EMPTY_INTERVALS_MAX + 5}"
+    return backups.image(journal, gtid_executed=held)
+
+
+def of_a_received_group_without_changes() -> Journal:
+    """The relay log shows as well as the binary log that nothing is missing."""
+    origin = Journal("s", UUID_C, 3).begin().groups(2).groups(1, "empty")
+    journal, relay, _ = replica(2, log_replica_updates=False, **backups.SERIAL)
+    relay.copy(origin.binlog.groups[2])
+    executed = origin.binlog.groups[2][-1]["log_pos"]
+    channel = {"channel": "", "exec_source_log_file": "binlog.000001"}
+    return backups.image(journal, channels=[{**channel, "exec_source_log_pos": executed}])
+
+
+def of_a_channel_with_filters() -> Journal:
+    """What it left out of a group that this server does not log is not known."""
+    journal, relay, waiting = replica(2, log_replica_updates=False, **backups.SERIAL)
+    [configured] = [record for record in journal.records if record["kind"] == "channel"]
+    configured["filtered"] = True
+    relay.copy(waiting[0])
+    executed = waiting[0][-1]["log_pos"]
+    channel = {"channel": "", "exec_source_log_file": "binlog.000001"}
+    channels = [{**channel, "exec_source_log_pos": executed}]
+    return backups.image(journal, channels=channels)
+
+
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
+        (of_groups_that_only_a_head_lists, "whether these changed anything is not known"),
+        (of_empty_groups_that_are_too_many, "whether these changed anything is not known"),
+        (of_a_channel_with_filters, "whether these changed anything is not known"),
         (of_a_file_beyond_4_gib, "names positions modulo 2^32"),
         (without_gtids, "the GTIDs of the data up to"),
         (unreadable_gtids, "the GTIDs of the data cannot be read"),
@@ -128,3 +174,10 @@ def test_a_server_whose_start_was_not_seen_may_be_backup_safe(is_started: bool) 
     backups.image(journal, coordinates_from="innodb_header")
     broken = audit(journal).broken
     assert ("backup_lock_steps_complete" in broken) is is_started
+
+
+def test_a_received_group_without_changes_is_not_missing() -> None:
+    """Also where the replica does not log what it applies."""
+    result = audit(of_a_received_group_without_changes())
+    assert [] == result.findings
+    assert [] == result.observations
