@@ -15,6 +15,7 @@ from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.image_positions import (
     BACKUP_REPLICA_POSITIONS_AGREE,
+    NO_REPLICATION_STATE,
     judge_positions,
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
@@ -169,6 +170,8 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
 )
 
 FIRST_POSITION = 4
+_OF_A_GROUP = "group_replication_"
+"""Channels of Group Replication, which begin anew where a member joins; none is administered."""
 _BOUNDARIES = (Mark.GROUP, Mark.HEADER, Mark.FILE)
 
 
@@ -245,8 +248,7 @@ class BackupImages:
             text = body.get("gtid_executed")
             executed = None if text is None else self._read_set(text, "gtid_executed")
             self._judge_image(body, executed)
-            for channel in body.get("channels") or ():
-                self._judge_channel(str(body["backup_id"]), channel, executed)
+            self._judge_channels(body, executed)
             self._backup_id = None
         elif step == "end" and body["backup_id"] == self._backup_id:
             self._backup_id = None
@@ -263,10 +265,27 @@ class BackupImages:
             return None
         return LogCoordinates(binlog.base_name, binlog.file_number, binlog.end)
 
+    def _judge_channels(self, body: Mapping[str, Any], executed: GtidSet | None) -> None:
+        """Judge each channel of the image, and each that the server has beside them."""
+        rule, backup_id, stored = BACKUP_REPLICA_POSITIONS_AGREE, str(body["backup_id"]), []
+        for status in body.get("channels") or ():
+            stored.append(str(status["channel"]).lower())
+            self._judge_channel(backup_id, status, executed)
+        for name in self._baselines.channels:
+            if name in stored or name.startswith(_OF_A_GROUP):
+                continue
+            relay = self._relays.get(name)
+            answer: Answer = Undecided(NO_REPLICATION_STATE)
+            # Behind a gap a channel is known for its settings, and may be gone.
+            is_stored = body.get("channels") is not None
+            if is_stored and relay is not None and relay.base_name is not None:
+                answer = Broken("image_lacks_channel", witness=repr(name), stored=stored)
+            self._take(rule, backup_id, answer, name)
+
     def _judge_channel(
         self, backup_id: str, status: Mapping[str, Any], executed: GtidSet | None
     ) -> None:
-        rule, name = BACKUP_REPLICA_POSITIONS_AGREE, str(status["channel"])
+        rule, name = BACKUP_REPLICA_POSITIONS_AGREE, str(status["channel"]).lower()
         relay = self._relays.get(name)
         baselines = self._baselines.channels.get(name) or ChannelBaselines()
         answer = judge_positions(status, executed, self._server, relay, baselines)

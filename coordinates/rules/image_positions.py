@@ -28,6 +28,14 @@ IMAGE_RELAY_UNSEEN = reason(
     "image_relay_unseen", "image {backup}: the channel's relay log was not seen", Lack.BACKUP
 )
 NO_SET = reason("image_no_set", "image {backup}: it has no GTID set", Lack.BACKUP)
+NO_MASTER_INFO = reason(
+    "image_no_master_info", "image {backup}: it does not have slave_master_info", Lack.BACKUP
+)
+NO_REPLICATION_STATE = reason(
+    "image_no_replication_state",
+    "image {backup}: its summary has no replication state of the channel",
+    Lack.BACKUP,
+)
 
 BACKUP_REPLICA_POSITIONS_AGREE = register(
     Rule(
@@ -39,9 +47,10 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
-            "In the summary of a replica's image neither info repository is beyond the position"
-            " that it stores, a transactional slave_relay_log_info names the last transaction that"
-            " was committed, and the GTID set holds every group that it has passed."
+            "The summary of a replica's image has the state of each channel; neither info"
+            " repository is beyond the position that it stores, a transactional"
+            " slave_relay_log_info names the last transaction that was committed, and the GTID set"
+            " holds every group that it has passed."
         ),
         why=(
             "At the validity point no applier is inside a group, so the positions read and"
@@ -50,9 +59,10 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
             " loses them."
         ),
         undecided_when=(
-            "the image has no applied position or no GTID set, or the channel's relay log was not"
-            " seen; of a repository that is not transactional, or a low-water mark of workers, it"
-            " is not claimed that it names the last transaction"
+            "the image has no replication state, no applied position, not both repositories or no"
+            " GTID set, or the channel's relay log was not seen; of a repository that is not"
+            " transactional, or a low-water mark of workers, it is not claimed that it names the"
+            " last transaction"
         ),
         sources=(
             "WL#3576, requirement 2: replication state, slave position, master.info, relay.info",
@@ -65,6 +75,13 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
         ),
         verify=(APPLIER_STORED, RECEIVER_STORED),
         cases={
+            "image_lacks_channel": Case(
+                "The image {backup} has no replication state of channel {channel!r}.",
+                "{stored:list}",
+                "channels in the summary of the image",
+                "also {witness}",
+                "channels of the server",
+            ),
             "image_relay_info_beyond_executed": Case(
                 (
                     "The positions of channel {channel!r} in the image {backup} do not agree:"
@@ -148,7 +165,10 @@ def judge_positions(
         answer = _judge_stored(stored, applied, server, relay, baselines)
         if answer is not HOLDS:
             return answer
-    return _judge_executed(stored, executed, relay)
+    answer = _judge_executed(stored, executed, relay)
+    if answer is HOLDS and not master:
+        return Undecided(NO_MASTER_INFO)
+    return answer
 
 
 _READ = ("read_source_log_file", "read_source_log_pos")

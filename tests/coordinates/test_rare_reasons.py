@@ -13,7 +13,7 @@ from tallystick.coordinates.values.errors import StateDamagedError
 from tests.support.evidence_reduced import reasons_in
 from tests.support.journals import UUID_C, Journal, audit
 from tests.support.rule_cases import all_cases, innodb, local, purging, replica, source
-from tests.support.rule_cases_of_images import image
+from tests.support.rule_cases_of_images import image, positions
 
 Build = Callable[[], Journal]
 HISTORIES: dict[str, Build] = {}
@@ -112,6 +112,29 @@ def redelivered_late() -> Journal:
 def image_other_files() -> Journal:
     """The image names another log's file, as a copy of somebody else's server does."""
     return image(source(), binlog_file="other.000001")
+
+
+@history
+def image_no_master_info() -> Journal:
+    """The image of a replica has one of the two repositories."""
+    journal, relay, _ = replica()
+    stored = positions(relay.coordinates, relay.coordinates)
+    return image(journal, channels=[{**stored, "slave_master_info": None}])
+
+
+@history
+def image_no_replication_state() -> Journal:
+    """The image of a replica is like one of a source."""
+    journal, _, _ = replica()
+    return image(journal)
+
+
+@history
+def image_no_replication_state__behind_a_gap() -> Journal:
+    """A channel may be gone that was there before the gap, so that its image may lack it."""
+    journal, _, _ = replica()
+    journal.record("gap")
+    return image(journal, channels=[])
 
 
 @history

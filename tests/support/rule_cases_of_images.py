@@ -136,6 +136,7 @@ def positions(stored: tuple[str, int], applied: tuple[str, int], **more: Any) ->
             "Master_log_name": "binlog.000001",
             "Master_log_pos": 500,
         },
+        "slave_master_info": {"Master_log_name": "", "Master_log_pos": 4},
         **more,
     }
 
@@ -180,3 +181,14 @@ def backup_replica_positions_agree__master_info(breaks: bool) -> Journal:
     master = {"Master_log_name": "binlog.000001", "Master_log_pos": 5_000 + breaks}
     reported = positions(relay.coordinates, relay.coordinates, slave_master_info=master, **read)
     return image(journal, channels=[reported])
+
+
+@case()
+def backup_replica_positions_agree__of_each_channel(breaks: bool) -> Journal:
+    """Each channel that the server has is in the image, and one that is gone is not."""
+    journal, relay, _ = replica(3)
+    journal.record("channel", channel="gone", action="change_source", source_uuid=UUID_A)
+    journal.record("channel", channel="gone", action="reset_all")
+    journal.record("channel", channel="group_replication_applier", action="start_applier")
+    stored = [] if breaks else [positions(relay.coordinates, relay.coordinates)]
+    return image(journal, channels=stored)
