@@ -97,6 +97,20 @@ class Baselines:
         """The channel's history, begun when new."""
         return self.channels.setdefault(name, ChannelBaselines(is_filtered=self.may_filter))
 
+    @property
+    def has_row_since_start(self) -> bool:
+        """Whether a row has shown what the server has executed since it started.
+
+        A crash may leave in the data what is no longer in the log.
+        """
+        return self.has_row and self.must_recover is None
+
+    def without_known(self, gtids: GtidSet) -> GtidSet:
+        """Those of the GTIDs that no accepted row and no SET gtid_purged has shown."""
+        for known in (self.purged, self.executed, self.assigned):
+            gtids = gtids if known is None else gtids - known
+        return gtids
+
     def begin_binlog_lineage(self) -> None:
         """RESET, clone, restore: positions and sets begin anew."""
         self.position = None

@@ -87,6 +87,11 @@ CHANGE_UNKNOWN = reason(
     " is not known",
     Lack.BACKUP,
 )
+PURGED_UNKNOWN = reason(
+    "backup_purged_unknown",
+    _NOT_JUDGED + "its data hold groups that were not logged, and gtid_purged is not known",
+    Lack.BACKUP,
+)
 LOCK_UNKNOWN = reason(
     "backup_lock_unknown", _NOT_JUDGED + "where the table lock was taken is not known", Lack.BACKUP
 )
@@ -132,6 +137,21 @@ def _data_cases(what: str, log: str) -> dict[str, Case]:
             ("data_hold_later", f"the data hold {hold}"),
             ("data_lack_earlier", f"the data lack {lack}"),
             ("data_hold_and_lack", f"the data hold {hold} and lack {lack}"),
+        )
+    }
+
+
+def _own_cases(what: str) -> dict[str, Case]:
+    """A position in the server's own log."""
+    cases = _position_cases(what) | _data_cases(what, "binary log")
+    return cases | {
+        "data_hold_more": Case(
+            f"Backup {{backup}} reports {{position}} as {what}, but the data hold {{extra:gtids}},"
+            " neither logged nor purged.",
+            "{extra:gtids}",
+            "backup {backup}",
+            "what was logged by then",
+            _JOURNAL,
         )
     }
 
@@ -236,7 +256,9 @@ BACKUP_COORDINATES_MATCH_DATA = register(
         undecided_when=(
             "the backup does not report the GTIDs of its data (gtid_mode OFF), the groups up to the"
             " position are not known, the position is older than the events remembered, or whether"
-            " a group that the data lack changed anything was not seen"
+            " a group that the data lack changed anything was not seen. What the data hold and the"
+            " log does not is judged if a row since the start has gtid_purged, and the server logs"
+            " all that it executes"
         ),
         sources=("Percona backup-safe binlog information, whiteboard: case 1",),
         remedy=(
@@ -245,8 +267,8 @@ BACKUP_COORDINATES_MATCH_DATA = register(
             " have_backup_safe_binlog_info; from 8.0 on, which has neither, at the coordinates of"
             " performance_schema.log_status."
         ),
-        verify=(events_from("position"), groups("beyond"), groups("missing")),
-        cases=_position_cases("its coordinates") | _data_cases("its coordinates", "binary log"),
+        verify=(events_from("position"), groups("beyond"), groups("missing"), groups("extra")),
+        cases=_own_cases("its coordinates"),
     )
 )
 
@@ -313,8 +335,8 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
             " BACKUP (from 8.0 on, which has no such statement, at the coordinates of"
             " performance_schema.log_status); else it will skip groups that it does not hold."
         ),
-        verify=(events_until("position"), groups("beyond"), groups("missing")),
-        cases=_position_cases(_COPY_END) | _data_cases(_COPY_END, "binary log"),
+        verify=(events_until("position"), groups("beyond"), groups("missing"), groups("extra")),
+        cases=_own_cases(_COPY_END),
     )
 )
 
@@ -416,10 +438,23 @@ class _Backup:
         later = binlog.logged.freeze() - logged
         held, missing = self._data & later, logged - self._data
         lacks = binlog.changing(missing)
-        if self._agree(rule, position, binlog.changing(held), lacks) and (
-            missing - lacks - binlog.empty.freeze()
-        ):
+        if not self._agree(rule, position, binlog.changing(held), lacks):
+            return
+        if missing - lacks - binlog.empty.freeze():
             self._undecided(CHANGE_UNKNOWN, position=position)
+        self._judge_more(rule, position, self._data - binlog.logged.freeze())
+
+    def _judge_more(self, rule: Rule, position: LogCoordinates, extra: GtidSet) -> None:
+        """Data cannot hold what is not logged yet."""
+        server, baselines = self._audit.server, self._audit.baselines
+        if not server.logs_everything:
+            own = server.server_uuid
+            extra = GtidSet.EMPTY if own is None else extra.restrict(own)
+        extra = baselines.without_known(extra)
+        if extra and baselines.has_row_since_start:
+            self._broken(rule, "data_hold_more", extra, position=position, extra=extra)
+        elif extra:
+            self._undecided(PURGED_UNKNOWN, position=position)
 
     def _agree(
         self,

@@ -386,12 +386,10 @@ class BackupImages:
         early = extra & binlog.grouped.freeze()
         if early:
             return Broken("image_gtids_hold_later", witness=executed, early=early, **sets)
-        for known in (baselines.purged, baselines.executed):
-            extra = extra if known is None else extra - known
-        extra = extra - baselines.assigned
+        extra = baselines.without_known(extra)
         if not extra:
             return HOLDS
-        if not baselines.has_row:
+        if not baselines.has_row_since_start:
             return Undecided(PURGED_UNKNOWN)
         return Broken("image_gtids_hold_more", witness=executed, extra=extra, **sets)
 

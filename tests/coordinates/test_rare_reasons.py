@@ -11,7 +11,7 @@ from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.values.binlog import WRAP
 from tallystick.coordinates.values.errors import StateDamagedError
 from tests.support.evidence_reduced import reasons_in
-from tests.support.journals import UUID_C, Journal, audit
+from tests.support.journals import UUID_A, UUID_C, Journal, audit
 from tests.support.rule_cases import all_cases, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_images import image, positions
 
@@ -112,6 +112,29 @@ def redelivered_late() -> Journal:
 def image_other_files() -> Journal:
     """The image names another log's file, as a copy of somebody else's server does."""
     return image(source(), binlog_file="other.000001")
+
+
+def crashed() -> Journal:
+    """The data may have a group that a crash took out of the log."""
+    journal = source()
+    journal.row()
+    end = {"file": journal.binlog.file, "position": journal.binlog.end}
+    journal.groups(1)
+    journal.start(crashed=True, recovered=end)
+    journal.binlog.open(2, f"{UUID_A}:1-3")
+    return journal
+
+
+@history
+def backup_purged_unknown() -> Journal:
+    """No row of this start shows what the server has executed."""
+    return image(crashed(), coordinates_from="source_status", gtid_executed=f"{UUID_A}:1-4")
+
+
+@history
+def image_purged_unknown() -> Journal:
+    """No row of this start shows what the server has executed."""
+    return image(crashed(), gtid_executed=f"{UUID_A}:1-4")
 
 
 @history

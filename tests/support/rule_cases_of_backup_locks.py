@@ -248,6 +248,17 @@ def backup_coordinates_match_data__not_reached(breaks: bool) -> Journal:
 
 
 @case()
+def backup_coordinates_match_data__more(breaks: bool) -> Journal:
+    """What comes after the backup's end is not in its data."""
+    journal = source()
+    journal.row()
+    if not breaks:
+        journal.groups(1)
+    image(journal, gtid_executed=f"{UUID_A}:1-4")
+    return journal.groups(1) if breaks else journal
+
+
+@case()
 def backup_coordinates_match_data__without_changes(breaks: bool) -> Journal:
     """Before the lock, under it and after it, an empty group leaves no trace."""
     journal = source()
