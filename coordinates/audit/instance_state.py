@@ -187,7 +187,7 @@ class InstanceState:
         self.backup_lock_freeze = BackupLockFreeze(reporter)
         self.backup_locks = BackupLockProtocol(reporter, self.backup_lock_freeze)
         self.images = BackupImages(reporter, self.server, self.binlog, self.baselines, self.relays)
-        self.online_backup_steps = OnlineBackupSteps(reporter)
+        self.online_backup_steps = OnlineBackupSteps(reporter, self.metadata_lock)
         self.backup_lock_steps = BackupLockSteps(reporter)
         self.clones = CloneProtocol(reporter)
         self.clone_steps = CloneSteps(reporter)

@@ -299,7 +299,6 @@ class ServerRecordReader(InstanceState):
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
         self.backup_locks.step(body, ts, self.end_of_binlog(), self.baselines)
         self.metadata_lock.lock(body)
-        self.online_backup_steps.metadata_lock(body)
         self.backup_lock_steps.lock(body)
         self.redo_positions.backup_lock(body)
 

@@ -227,7 +227,7 @@ class EngineLockProtocol:
         if step in ("begin", "retry"):
             self._begin(body, ts, at)
         elif step in ("lock", "timeout", "done"):
-            self._lock(str(step), body, ts, at)
+            self._go_on(str(step), body, ts, at)
         elif step in ("unlock_all", "abort"):
             self._locked = []
             self._round_began = None
@@ -265,7 +265,7 @@ class EngineLockProtocol:
         self._round_began = self._last_locked = ts
         self._budget = body.get("timeout") or ENGINE_BUDGET_US
 
-    def _lock(self, step: str, body: Mapping[str, Any], ts: int, at: str) -> None:
+    def _go_on(self, step: str, body: Mapping[str, Any], ts: int, at: str) -> None:
         engine = str(body.get("engine", "the last engine"))
         if step != "timeout" and self._has_aborted:
             witness = f"{step} {engine}"
@@ -351,6 +351,11 @@ class MetadataLockProtocol:
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _holders: list[str] = field(default_factory=list)
 
+    @property
+    def is_held(self) -> bool:
+        """Whether any session holds it."""
+        return bool(self._holders)
+
     def lock(self, body: Mapping[str, Any]) -> None:
         """Take one ``backup_lock`` record."""
         if body.get("lock") != "instance":
@@ -362,7 +367,7 @@ class MetadataLockProtocol:
 
     def statement(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``statement`` record."""
-        if body.get("type") != "ddl" or not self._holders:
+        if body.get("type") != "ddl" or not self.is_held:
             return
         engine = body.get("engine", "a table")
         self._reporter.broken(

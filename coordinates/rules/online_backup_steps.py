@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.rules.online_backup import MetadataLockProtocol
 
 ZONE_STEPS_COMPLETE = register(
     Rule(
@@ -66,12 +67,13 @@ ENGINE_LOCK_STEPS_COMPLETE = register(
         heals="never",
         claim=(
             "At a validity point every engine is locked that the backup has prelocked, locked or"
-            " copied; before the next round, the bail-out and the end of the backup all are"
-            " unlocked."
+            " copied, and none was prelocked after the lock of another; after a time-out, and"
+            " before the next round, the bail-out and the end of the backup, all are unlocked."
         ),
         why=(
             "The validity point is one instant of all engines: one that is not locked goes on"
-            " while the others are held. Engines that stay locked stall the server between rounds."
+            " while the others are held. Engines that stay locked stall the server between rounds,"
+            " and while another one is prelocked, which may take long."
         ),
         undecided_when=UNDECIDED_WHEN
         + "; of a backup that records no engine lock none is demanded",
@@ -143,16 +145,17 @@ class OnlineBackupSteps:
     """The steps of one instance's online backups."""
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
+    _metadata_lock: MetadataLockProtocol = field(metadata=COLLABORATOR)
     _knows_locks: bool = False
     """Whether every metadata lock that is held was seen to be taken."""
     _backup_id: str | None = None
     """Of the backup that has begun and not ended."""
     _zones: dict[str, _Zone] = field(default_factory=dict)
-    _holders: list[str] = field(default_factory=list)
-    """Sessions that hold the instance lock."""
     _engines: list[str] = field(default_factory=list)
     """Those that the backup has prelocked or locked."""
     _locked: list[str] = field(default_factory=list)
+    _has_timed_out: bool = False
+    """Whether an engine of this round was not locked in time, and all wait to be unlocked."""
     _at_validity_point: list[str] | None = None
     """Engines that were locked at the last validity point of this round, None: there was none."""
 
@@ -199,23 +202,31 @@ class OnlineBackupSteps:
         self._report(ZONE_STEPS_COMPLETE, "validity_point", missing, at)
         is_recorded = self._engines or (zone.has_tickets and zone.names_tables)
         if is_recorded and (self._knows_locks or self._backup_id is not None):
-            unlocked = [] if self._holders else [_INSTANCE]
+            unlocked = [] if self._metadata_lock.is_held else [_INSTANCE]
             self._report(METADATA_LOCK_STEPS_COMPLETE, "validity_point", unlocked, at)
         self._demand_locked(self._engines, self._locked, "validity_point", at)
         self._at_validity_point = list(self._locked)
 
-    # Engines and metadata
+    # Engines
 
     def engine_lock(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``engine_lock`` record."""
         step, engine = str(body.get("step")), str(body.get("engine", "")).lower()
         at = f"engine locks at {ts}"
-        if step in ("begin", "retry", "abort") and self._locked:
+        goes_on = self._has_timed_out and step in ("lock", "done")
+        if goes_on:
+            missing = ["unlock_all"] if self._locked else ["retry"]
+            self._report(ENGINE_LOCK_STEPS_COMPLETE, step, missing, at)
+        elif step in ("begin", "retry", "abort") and self._locked:
             self._report(ENGINE_LOCK_STEPS_COMPLETE, step, ["unlock_all"], at)
             self._locked = []
+        elif step == "prelock" and self._locked:
+            lock = f"lock of {self._locked[-1]}"
+            self._report(ENGINE_LOCK_STEPS_COMPLETE, lock, [f"prelock of {engine}"], at)
+        self._has_timed_out = step == "timeout" or (self._has_timed_out and step == "prelock")
         if step in ("prelock", "lock"):
             self._note_engine(engine, is_locked=step == "lock")
-        elif step == "done":
+        elif step == "done" and not goes_on:
             self._demand_locked(self._engines, self._locked, step, at)
         elif step == "unlock_all":
             self._locked = []
@@ -238,15 +249,6 @@ class OnlineBackupSteps:
         steps = [f"lock of {engine}" for engine in missing]
         self._report(ENGINE_LOCK_STEPS_COMPLETE, step, steps, at)
 
-    def metadata_lock(self, body: Mapping[str, Any]) -> None:
-        """Take one ``backup_lock`` record."""
-        if body.get("lock") != "instance":
-            return
-        session = str(body.get("session"))
-        self._holders = [holder for holder in self._holders if holder != session]
-        if body.get("step") == "lock":
-            self._holders.append(session)
-
     # The backup
 
     def backup(self, body: Mapping[str, Any], ts: int) -> None:
@@ -265,6 +267,7 @@ class OnlineBackupSteps:
             self._backup_id = None
             if "error" not in body:
                 self._end(f"end of backup {backup_id}")
+            self._locked, self._has_timed_out = [], False
 
     def _end(self, at: str) -> None:
         closed = [zone for zone in self._zones.values() if zone.taken and zone.is_of_backup]
@@ -273,7 +276,6 @@ class OnlineBackupSteps:
             zone.taken = []
         unlock = ["unlock_all"] if self._locked else []
         self._report(ENGINE_LOCK_STEPS_COMPLETE, "end", unlock, at)
-        self._locked = []
 
     def _report(self, rule: Rule, step: str, missing: list[str], at: str) -> None:
         subject = "The backup" if self._backup_id is None else f"Backup {self._backup_id}"

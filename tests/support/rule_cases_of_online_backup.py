@@ -215,7 +215,10 @@ def metadata_lock_steps_complete__of_the_zone(breaks: bool) -> Journal:
 
 
 def backup(*steps: str, engine: str = "InnoDB") -> Journal:
-    """A backup of one table: ``zone step``, ``engine step name``, ``metadata step``, or its own."""
+    """A backup of one table: ``zone step``, ``engine step name``, ``metadata step``, or its own.
+
+    ``sleep`` is the time between two rounds.
+    """
     journal = Journal()
     journal.start()
     about = {"backup_id": "b1"}
@@ -228,6 +231,8 @@ def backup(*steps: str, engine: str = "InnoDB") -> Journal:
             journal.record("engine_lock", step=word, **({"engine": name} if name else {}))
         elif kind == "metadata":
             journal.record("backup_lock", step=word, lock="instance", session=9)
+        elif kind == "sleep":
+            journal.ts += 10_000_000
         elif kind == "image":
             table = {"name": "shop.a", "engine": engine, "rows": 1, "checksum": "1"}
             journal.record("backup", step="image", tables=[table], **about)
@@ -298,6 +303,46 @@ def engine_lock_steps_complete__of_the_image(breaks: bool) -> Journal:
 @case()
 def engine_lock_steps_complete__unlocked(breaks: bool) -> Journal:
     return _without("engine unlock_all", breaks=breaks)
+
+
+@case()
+def engine_lock_steps_complete__after_a_time_out(breaks: bool) -> Journal:
+    """Those that are locked are unlocked, and another round begins."""
+    again = ("engine unlock_all", "sleep", "engine retry", "engine lock myisam")
+    steps = ("engine begin", "engine lock myisam", "engine timeout ndb", *again[breaks * 4 :])
+    return backup("engine prelock myisam", *steps, "engine lock ndb", "engine done")
+
+
+@case()
+def engine_lock_steps_complete__done_after_a_time_out(breaks: bool) -> Journal:
+    last = "engine timeout binlog" if breaks else "engine lock binlog"
+    steps = ("engine prelock myisam", "engine begin", "engine lock myisam", last, "engine done")
+    return backup(*steps, "engine unlock_all")
+
+
+@case()
+def engine_lock_steps_complete__another_round(breaks: bool) -> Journal:
+    """The round is over also where nothing was locked in it."""
+    again = [] if breaks else ["engine unlock_all", "sleep", "engine retry"]
+    return backup("engine begin", "engine timeout myisam", *again, "engine lock myisam")
+
+
+@case()
+def engine_lock_steps_complete__prelocked_first(breaks: bool) -> Journal:
+    """What takes long is done before anything is locked, or between two rounds."""
+    unlock = [] if breaks else ["engine unlock_all"]
+    steps = ("engine begin", "engine lock binlog", *unlock, "engine prelock ndb")
+    return backup(*steps, "engine lock binlog", "engine lock ndb", "engine done")
+
+
+@case()
+def engine_lock_steps_complete__of_a_backup_that_failed(breaks: bool) -> Journal:
+    """With its session the locks are gone."""
+    journal = backup("begin", "engine begin", "engine lock myisam")
+    error = {} if breaks else {"error": "Lost connection to MySQL server during query"}
+    journal.record("backup", step="end", backup_id="b1", **error)
+    journal.record("engine_lock", step="prelock", engine="myisam")
+    return journal
 
 
 @case()
