@@ -45,7 +45,13 @@ class ChannelRow:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaExecuted:
-    """What one log_status row of a replica shows as executed, but for what an operator set."""
+    """What one log_status row of a replica shows as executed.
+
+    Attributes:
+        executed: All but what SET gtid_purged gave it.
+        assigned: What that gave it.
+        retrieved: By all channels, None not known.
+    """
 
     instance_id: str
     at: JournalPosition
@@ -53,7 +59,7 @@ class ReplicaExecuted:
     server_uuid: str | None
     group_uuid: str | None
     retrieved: GtidSet | None = None
-    """By all channels, None not known."""
+    assigned: GtidSet = GtidSet.EMPTY
 
 
 @dataclass(frozen=True, slots=True)

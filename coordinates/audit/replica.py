@@ -346,8 +346,8 @@ class Replica:
                 self.left_uuids.append(channel.source_uuid)
 
     def unexplained(self, executed: GtidSet) -> GtidSet:
-        """What was executed, without what an operator assigned or a source of before sent."""
-        rest = executed - self.assigned - self.left
+        """What was executed, without what a source of before sent."""
+        rest = executed - self.left
         for server_uuid in self.left_uuids:
             rest = rest.without_uuid(server_uuid)
         return rest

@@ -197,11 +197,13 @@ class ReplicaComparisons:
         """Queue what a row says was executed; `sets`: that, and what all channels retrieved."""
         if any(channel.has_source and channel.key is None for channel in channels):
             return
-        timeline = member.timeline
+        timeline, assigned = member.timeline, member.replica.assigned
+        unexplained = member.replica.unexplained(sets[0])
         row = ReplicaExecuted(
             instance_id=timeline.instance_id,
             at=at,
-            executed=member.replica.unexplained(sets[0]),
+            executed=unexplained - assigned,
+            assigned=unexplained & assigned,
             server_uuid=timeline.uuid_at(at.ts),
             group_uuid=timeline.group_uuid,
             retrieved=sets[1],

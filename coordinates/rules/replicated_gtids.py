@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.comparison import ChannelRow, ReplicaExecuted
@@ -259,7 +260,7 @@ def _is_young(state: Snapshot, ts: int) -> bool:
 def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
     """What a replica has executed, one of its sources knows."""
     ts = row.at.ts
-    rest = row.executed
+    rest = row.executed | _assigned_of_sources(row, against)
     may_assign = False
     for source in against.sources:
         if against.fleet.is_ambiguous(source, ts):
@@ -296,6 +297,16 @@ def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
             sources=names,
         ),
     )
+
+
+def _assigned_of_sources(row: ReplicaExecuted, against: Against) -> GtidSet:
+    """What SET gtid_purged gave the replica of its sources' own GTIDs.
+
+    Of other servers an operator may know more. Of these what no source has is still to come, and
+    the replica will skip it.
+    """
+    uuids = (source.uuid_at(row.at.ts) for source in against.sources)
+    return GtidSet(chain.from_iterable(row.assigned.restrict(uuid) for uuid in uuids if uuid))
 
 
 def _given_up(source: InstanceTimeline, state: Snapshot, ts: int) -> GtidSet:

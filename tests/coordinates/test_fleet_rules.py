@@ -413,6 +413,14 @@ class TestNoErrantGtids:
         source.status(f"{A}:1-3")
         assert names(audit(source, replica)) == []
 
+    def test_an_assignment_of_what_the_source_has_still_to_give_out_is_errant(self):
+        """The replica will skip these; what the source has given out was its own to assign."""
+        source, replica = fleet_of_two()
+        replica.assign(f"{A}:1-5,{C}:1")
+        replica.status(f"{A}:1-5,{C}:1", replica.says(source), purged=f"{A}:1-5,{C}:1")
+        source.status(f"{A}:1-3")
+        assert f"{A}:4-5" == the_only(audit(source, replica), "no_errant_gtids").witness
+
     def test_the_groups_own_gtids_are_not_errant(self):
         """Group Replication numbers under the group's name."""
         source, replica = fleet_of_two()
