@@ -1,6 +1,6 @@
 """What an operator runs to see a contradiction on his own servers: statements that rules share.
 
-They run on MySQL 8.0.22 and later. Lines of ``mysqlbinlog`` are for the directory of the logs, but
+They run on MySQL 8.0.23 and later. Lines of ``mysqlbinlog`` are for the directory of the logs, but
 for those that read groups by their GTIDs: these ask the server, with the account of the client's
 option file. All show the server as it is now: what has come since is not missing any more.
 """
