@@ -133,6 +133,8 @@ class ServerState:
     prepared_xa: GtidSet | None = None
     lsn: int | None = None
     lsn_checkpoint: int | None = None
+    engines: tuple[str, ...] | None = None
+    """The engines that the row names."""
     has_other_engines: bool = False
     """Whether engines beside InnoDB keep logs: their commits need not write InnoDB's."""
     innodb: dict[str, int] = field(default_factory=dict)
@@ -144,6 +146,8 @@ class ServerState:
     trx_sys: LogCoordinates | None = None
     clone_status: dict[str, Any] | None = None
     channels: dict[str, ChannelState] = field(default_factory=dict)
+    lists_channels: bool = False
+    """Whether the row's list of channels was read whole."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -229,9 +233,11 @@ class _Reader:
             self._incomplete("REPLICATION", rows, "a list of channels")
             return
         self._find_doubled([r.get("channel_name") for r in rows if isinstance(r, dict)], "channels")
+        self.state.lists_channels = True
         for row in rows:
             if not isinstance(row, dict) or not isinstance(row.get("channel_name"), str):
                 self._incomplete("REPLICATION", row, "an object with channel_name")
+                self.state.lists_channels = False
                 continue
             name = row["channel_name"].lower()
             if name in self._doubled:
@@ -252,6 +258,7 @@ class _Reader:
     def _read_engines(self, engines: Mapping[str, Any] | None) -> None:
         if engines is None:
             return
+        self.state.engines = tuple(engines)
         self.state.has_other_engines = any(name != "InnoDB" for name in engines)
         innodb = engines.get("InnoDB")
         if innodb is None:

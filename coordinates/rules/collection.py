@@ -97,9 +97,9 @@ COLLECTION_UNLOCK_COMPLETE = register(
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
-            "Every lock that a collection takes is released: those of the logs in any order, then"
-            " the channel map, then the collector's; also when it ends with an error or its client"
-            " has gone."
+            "Every lock that a collection takes is released: that of the plugins before a log is"
+            " locked, those of the logs in any order, then the channel map, then the collector's;"
+            " also when it ends with an error or its client has gone."
         ),
         why=(
             "On every way out the server walks its list of resources, forwards in the document and"
@@ -132,6 +132,13 @@ COLLECTION_UNLOCK_COMPLETE = register(
                 "steps of the collection",
                 "{held:list} before it",
                 "WL#9452, Step-3 (g) to (j)",
+            ),
+            "plugins_kept": Case(
+                "The collection locked {resource} and still held LOCK_plugin.",
+                "LOCK_plugin held at the lock of {resource}",
+                "steps of the collection",
+                "LOCK_plugin released once the engines are listed",
+                "WL#9452, High Level Specification (2) and Step-3 (d)",
             ),
             "left_locked": Case(
                 "When the collection left, it still held {held:list}.",
@@ -239,10 +246,11 @@ COLLECTION_WITHIN_BUDGET = register(
 
 COLLECT_LOCK = "LOCK_collect_instance_log"
 CHANNEL_MAP = "channel_map"
+_PLUGINS = "LOCK_plugin"
 _RANKS = {
     COLLECT_LOCK: 0,
     CHANNEL_MAP: 1,
-    "LOCK_plugin": 2,
+    _PLUGINS: 2,
     "channel": 3,
     "binlog": 4,
     "gtid_state": 5,
@@ -314,6 +322,9 @@ class CollectionProtocol:
         rank = _rank(resource)
         highest = max((_rank(r) or 0 for r in round_.held), default=-1)
         others = [r for r in self._rounds if r is not round_ and resource in r.held]
+        if _PLUGINS in round_.held and rank is not None and rank > _RANKS[_PLUGINS]:
+            broken = Broken("plugins_kept", witness=resource, resource=resource)
+            self._report(round_, COLLECTION_UNLOCK_COMPLETE, broken)
         held = list(round_.held)
         round_.held.append(resource)
         round_.moved = None
@@ -356,7 +367,7 @@ class CollectionProtocol:
             self._report(round_, COLLECTION_UNLOCK_COMPLETE, broken)
             return
         round_.held.remove(resource)
-        if resource == "LOCK_plugin":
+        if resource == _PLUGINS:
             # Released as soon as the engines are listed, before anything is frozen.
             return
         round_.is_frozen = False

@@ -36,16 +36,18 @@ COLLECTION_STEPS_COMPLETE = register(
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
-            "A collection locks the channel map and collects the binary log, the GTID state, and"
-            " each channel and engine that its row has, each under its lock and all that it has"
-            " locked; it takes the locks of the collector and of the plugins if earlier ones did,"
-            " and leaves its state."
+            "A collection locks the channel map, the binary log, the GTID state and each channel"
+            " and engine, then collects all that it has locked, which is what its row has, and then"
+            " unlocks; it takes the locks of the collector and of the plugins if earlier ones did,"
+            " brings no row after an error, and leaves its state."
         ),
         why=(
-            "What is collected without its lock may change while the others are read, so the row"
-            " is not one instant; what is not collected is missing from it. A session that never"
-            " leaves keeps everybody waiting who commits or collects next. Ten seconds are given"
-            " to a session that has begun to collect, because it waits for nobody any more."
+            "What is collected without its lock, or before or after the others are locked, may"
+            " change while these are read, so the row is not one instant. What is not collected is"
+            " missing from the row, and a backup that is cut by a row without a channel has none of"
+            " its relay log. A session that never leaves keeps everybody waiting who commits or"
+            " collects next. Ten seconds are given to a session that has begun to collect, because"
+            " it waits for nobody any more."
         ),
         undecided_when=UNDECIDED_WHEN,
         sources=("WL#9452, F-1.2 to F-1.4, High Level Specification and Step-3",),
@@ -56,6 +58,34 @@ COLLECTION_STEPS_COMPLETE = register(
         verify=(COLLECTORS,),
         cases={
             **step_missing("WL#9452, Step-3"),
+            "locked_late": Case(
+                "The collection locked {resource} only after it had {begun}.",
+                "lock of {resource}",
+                "steps of the collection",
+                "every lock before the first collection, and all of them held together",
+                "WL#9452, Step-3 (e) to (g)",
+            ),
+            "collected_late": Case(
+                "The collection collected {resource} only after it had {begun}.",
+                "collection of {resource}",
+                "steps of the collection",
+                "all collected before the first unlock",
+                "WL#9452, Step-3 (f) and (g)",
+            ),
+            "row_after_error": Case(
+                "Collection {witness} failed, and brought a row nevertheless.",
+                "a row",
+                "log_status of this collection",
+                "an error and no row",
+                "WL#9452, Step-3 (f) and (k)",
+            ),
+            "left_out_of_row": Case(
+                "The row does not have {absent:list}, which the collection had collected.",
+                "nothing of {absent:list}",
+                "log_status of this collection",
+                "{absent:list}",
+                "steps of the collection",
+            ),
             "never_left": Case(
                 "The collection took no step for {waited:seconds} and has not left its state.",
                 "{last} as its last step",
@@ -107,7 +137,8 @@ _DEMANDED: Final = (
     "collection of gtid_state",
 )
 """What a collection does before it leaves, unless it failed."""
-_OWN: Final = ("LOCK_collect_instance_log", "LOCK_plugin")
+_PLUGINS: Final = "LOCK_plugin"
+_OWN: Final = ("LOCK_collect_instance_log", _PLUGINS)
 """Locks that guard what the collector works with, not what its row has."""
 NEVER_LEFT_US: Final = 10_000_000
 _RUNS_MAX: Final = 16
@@ -121,8 +152,10 @@ class _Run:
         taken: The steps, as the protocol names them.
         held: Resources that are locked.
         last: Its last step, and when that was.
+        begun: What it did first of collecting and unlocking, as a finding says it.
+        released: The first lock of a log, or around them, that it released; empty: none.
         lsn: InnoDB's, when its log was locked and collected.
-        is_reported: Whether a missing step was reported.
+        is_reported: Whether a finding on its steps was reported.
     """
 
     collection_id: str
@@ -130,6 +163,8 @@ class _Run:
     last: tuple[str, int]
     taken: list[str] = field(default_factory=list)
     held: list[str] = field(default_factory=list)
+    begun: str = ""
+    released: str = ""
     lsn: int | None = None
     has_failed: bool = False
     has_left: bool = False
@@ -161,10 +196,9 @@ class CollectionSteps:
         if resource == _INNODB and step in ("lock", "collect"):
             run.lsn = body.get("lsn", run.lsn)
         if step == "lock":
-            run.held.append(resource)
-            run.taken.append(f"lock of {resource}")
+            self._lock(run, resource)
         elif step == "unlock" and resource in run.held:
-            run.held.remove(resource)
+            self._unlock(run, resource)
         elif step == "collect":
             self._collect(run, resource)
         elif step == "error":
@@ -177,10 +211,30 @@ class CollectionSteps:
         for run in self._runs:
             run.last = run.last[0], ts
 
+    def _lock(self, run: _Run, resource: str) -> None:
+        run.held.append(resource)
+        run.taken.append(f"lock of {resource}")
+        if run.begun and not run.has_failed and resource != _PLUGINS:
+            broken = Broken("locked_late", witness=resource, resource=resource, begun=run.begun)
+            self._report_broken(run, broken)
+
+    def _unlock(self, run: _Run, resource: str) -> None:
+        run.held.remove(resource)
+        if resource != _PLUGINS:
+            # That one is given back as soon as the engines are listed, before the logs are locked.
+            run.released = run.released or f"unlocked {resource}"
+            run.begun = run.begun or run.released
+
     def _collect(self, run: _Run, resource: str) -> None:
         run.taken.append(f"collection of {resource}")
-        if resource not in run.held:
+        run.begun = run.begun or f"collected {resource}"
+        if resource not in run.held and not run.released:
             self._report(run, f"collection of {resource}", [f"lock of {resource}"])
+        elif run.released and not run.has_failed:
+            broken = Broken(
+                "collected_late", witness=resource, resource=resource, begun=run.released
+            )
+            self._report_broken(run, broken)
 
     def _leave(self, run: _Run) -> None:
         run.has_left = True
@@ -208,7 +262,9 @@ class CollectionSteps:
             # The client was refused, timed out or killed: how far its session came is its own.
             self._runs = [run for run in self._runs if run not in runs or run.has_failed]
             return
-        if len(runs) == 1 and not runs[0].has_failed:
+        if len(runs) == 1 and runs[0].has_failed:
+            self._report_broken(runs[0], Broken("row_after_error", witness=name))
+        elif len(runs) == 1:
             self._judge_row(runs[0], state)
         self._judge_time(ts)
 
@@ -224,6 +280,9 @@ class CollectionSteps:
         logs += [_INNODB] if state.lsn is not None else []
         missing = [f"collection of {log}" for log in logs]
         self._report(run, "row", [step for step in missing if step.lower() not in taken])
+        absent = _left_out(run, state)
+        if absent:
+            self._report_broken(run, Broken("left_out_of_row", witness=absent[0], absent=absent))
         if run.lsn is not None and state.lsn is not None and run.lsn != state.lsn:
             self._reporter.broken(
                 ROW_LSN_AS_COLLECTED,
@@ -247,6 +306,15 @@ class CollectionSteps:
                     excess_us=ts - since - NEVER_LEFT_US,
                 )
 
+    def _report_broken(self, run: _Run, broken: Broken) -> None:
+        """Report that the steps are wrong, once in a collection."""
+        if run.is_reported:
+            return
+        run.is_reported = True
+        self._reporter.broken(
+            COLLECTION_STEPS_COMPLETE, broken, at=run.collection_id, collection_id=run.collection_id
+        )
+
     def _report(self, run: _Run, step: str, missing: list[str]) -> None:
         """Report what is missing, once in a collection."""
         if missing and not run.is_reported:
@@ -264,3 +332,18 @@ class CollectionSteps:
     def interrupted(self) -> None:
         """The server ended, or records were lost: no collection goes on."""
         self._runs = []
+
+
+def _left_out(run: _Run, state: ServerState) -> list[str]:
+    """The channels and engines that were collected and are not in the row."""
+    listed: set[str] = set()
+    if state.lists_channels:
+        listed |= {f"channel:{name}" for name, c in state.channels.items() if c.is_listed}
+    if state.engines is not None:
+        listed |= {f"engine:{name.lower()}" for name in state.engines}
+    readable = (
+        *(("channel:",) if state.lists_channels else ()),
+        *(("engine:",) if state.engines is not None else ()),
+    )
+    collected = (step.removeprefix("collection of ") for step in run.taken)
+    return [log for log in collected if log.startswith(readable) and log.lower() not in listed]

@@ -22,6 +22,15 @@ from tests.support.journals import (
 )
 from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import store
+from tests.support.rule_cases_of_protocols import (
+    COLLECTS,
+    LOCKS,
+    SOURCE_COLLECTS,
+    SOURCE_LOCKS,
+    SOURCE_UNLOCKS,
+    UNLOCKS,
+    collecting,
+)
 
 Build = Callable[[], Journal]
 LEGAL: dict[str, Build] = {}
@@ -195,6 +204,22 @@ def binlog_switched_off_and_on() -> Journal:
     journal.purged = f"{UUID_A}:4-6"
     journal.groups(2).row()
     return journal
+
+
+@legal
+def collection_asked_again_after_an_error() -> Journal:
+    """The row is of the second session, which had memory for all."""
+    journal = collecting(f"{SOURCE_LOCKS} !binlog error {SOURCE_UNLOCKS}")
+    collecting(f"{SOURCE_LOCKS} {SOURCE_COLLECTS} {SOURCE_UNLOCKS}", journal=journal)
+    journal.row()
+    return journal
+
+
+@legal
+def collection_gives_back_its_plugins_at_the_end() -> Journal:
+    """Deleting a wrapper takes LOCK_plugin once more, for the reference to its engine."""
+    releases = UNLOCKS.replace("-channel_map", "+LOCK_plugin -LOCK_plugin -channel_map")
+    return collecting(f"{LOCKS} {COLLECTS} {releases}")
 
 
 @legal

@@ -131,8 +131,9 @@ def test_keys_of_other_servers_are_kept_out_of_the_way():
     row["EXTRA"] = 1
     state = read(row)
     assert ([], True) == (state.problems, state.has_other_engines)
+    assert ("InnoDB", "RocksDB") == state.engines
     plain = read(PLAIN)
-    state.has_other_engines = False
+    state.has_other_engines, state.engines = False, plain.engines
     assert plain == state
 
 

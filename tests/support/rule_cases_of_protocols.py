@@ -9,7 +9,10 @@ from tests.support.rule_cases import case, innodb, source
 
 
 def collecting(steps: str, leave_after: int = 1_000, journal: Journal | None = None) -> Journal:
-    """One collection: ``+log`` locks, ``!log`` collects, ``-log`` unlocks, ``b`` logs a group."""
+    """One collection: ``+log`` locks, ``!log`` collects, ``-log`` unlocks, ``b`` logs a group.
+
+    ``error`` is the step of that name.
+    """
     journal = journal or source()
     fields = {"collection_id": "c1", "session": 7}
     journal.record("collection", step="enter", **fields)
@@ -17,6 +20,8 @@ def collecting(steps: str, leave_after: int = 1_000, journal: Journal | None = N
     for word in steps.split():
         if word == "b":
             journal.groups(1)
+        elif word == "error":
+            journal.record("collection", step="error", **fields)
         elif "@" in word:  # an engine's step with where its log stands
             resource, _, lsn = word[1:].partition("@")
             step = {"+": "lock", "!": "collect", "-": "unlock"}[word[0]]
@@ -35,6 +40,18 @@ LOCKS = " ".join((TAKEN, *(f"+{log}" for log in LOGS)))
 COLLECTS = " ".join(f"!{log}" for log in LOGS)
 RELEASES = "-channel_map -LOCK_collect_instance_log"
 UNLOCKS = " ".join((*(f"-{log}" for log in LOGS[::-1]), RELEASES))
+
+SOURCE_LOCKS, SOURCE_COLLECTS, SOURCE_UNLOCKS = (
+    " ".join(word for word in steps.split() if not word.endswith("channel:"))
+    for steps in (LOCKS, COLLECTS, UNLOCKS)
+)
+"""Of a server without channels."""
+
+
+def answered(journal: Journal) -> Journal:
+    """With the row of the collection."""
+    journal.row()
+    return journal
 
 
 @case()
@@ -89,6 +106,15 @@ def collection_unlock_complete__order(breaks: bool) -> Journal:
 
 
 @case()
+def collection_unlock_complete__plugins_kept(breaks: bool) -> Journal:
+    steps = f"{LOCKS} {COLLECTS} {UNLOCKS}"
+    if breaks:
+        steps = steps.replace(" -LOCK_plugin", "")
+        steps = steps.replace("-channel_map", "-LOCK_plugin -channel_map")
+    return collecting(steps)
+
+
+@case()
 def collection_unlock_complete__collector_first(breaks: bool) -> Journal:
     words = RELEASES.split()
     releases = " ".join(words[::-1] if breaks else words)
@@ -128,8 +154,72 @@ def collection_steps_complete__channel_of_the_row(breaks: bool) -> Journal:
 
 
 @case()
-def collection_steps_complete__never_left(breaks: bool) -> Journal:
+def collection_steps_complete__piecewise(breaks: bool) -> Journal:
+    """Each log is locked, collected and unlocked before the next: there is no common instant."""
+    if breaks:
+        logs = " ".join(f"+{log} !{log} -{log}" for log in LOGS)
+        return collecting(f"{TAKEN} {logs} {RELEASES}")
+    return collecting(f"{LOCKS} {COLLECTS} {UNLOCKS}")
+
+
+@case()
+def collection_steps_complete__unlocked_before_the_last_lock(breaks: bool) -> Journal:
+    """The position is that of before the group, the set may be that of after it."""
+    if breaks:
+        first = "+channel: +binlog !channel: !binlog -binlog"
+        then = "+gtid_state +engine:InnoDB !gtid_state !engine:InnoDB"
+        return collecting(f"{TAKEN} {first} b {then} {UNLOCKS.replace('-binlog ', '')}")
+    return collecting(f"b {LOCKS} {COLLECTS} {UNLOCKS}")
+
+
+@case()
+def collection_steps_complete__locked_after_a_collection(breaks: bool) -> Journal:
+    early, late = ("!channel:", "") if breaks else ("", "!channel:")
+    locks = f"{TAKEN} +channel: {early} +binlog +gtid_state +engine:InnoDB"
+    return collecting(f"{locks} {late} !binlog !gtid_state !engine:InnoDB {UNLOCKS}")
+
+
+@case()
+def collection_steps_complete__collected_after_an_unlock(breaks: bool) -> Journal:
+    if breaks:
+        collects = COLLECTS.replace("!gtid_state", "-binlog !gtid_state")
+        return collecting(f"{LOCKS} {collects} {UNLOCKS.replace('-binlog ', '')}")
+    return collecting(f"{LOCKS} {COLLECTS} -binlog {UNLOCKS.replace('-binlog ', '')}")
+
+
+@case()
+def collection_steps_complete__map_released_in_between(breaks: bool) -> Journal:
+    """Channels come and go between the two locks of the map."""
+    taken = f"{TAKEN} -channel_map +channel_map" if breaks else TAKEN
+    return collecting(f"{LOCKS.replace(TAKEN, taken)} {COLLECTS} {UNLOCKS}")
+
+
+@case()
+def collection_steps_complete__row_after_an_error(breaks: bool) -> Journal:
+    collects = "!binlog error" if breaks else "!binlog !gtid_state !engine:InnoDB"
+    return answered(collecting(f"{SOURCE_LOCKS} {collects} {SOURCE_UNLOCKS}"))
+
+
+@case()
+def collection_steps_complete__channel_left_out(breaks: bool) -> Journal:
     journal = collecting(f"{LOCKS} {COLLECTS} {UNLOCKS}")
+    if not breaks:
+        journal.relay("")
+    return answered(journal)
+
+
+@case()
+def collection_steps_complete__engine_left_out(breaks: bool) -> Journal:
+    journal = collecting(f"{SOURCE_LOCKS} {SOURCE_COLLECTS} {SOURCE_UNLOCKS}")
+    row = journal.row()
+    if breaks:
+        row["row"]["STORAGE_ENGINES"] = {}
+    return journal
+
+
+@case()
+def collection_steps_complete__never_left(breaks: bool) -> Journal:
+    journal = collecting(f"{SOURCE_LOCKS} {SOURCE_COLLECTS} {SOURCE_UNLOCKS}")
     del journal.records[-1]
     journal.ts = journal.records[-1]["ts"] + 10_000_000 - 1_000 + breaks
     journal.row()
@@ -138,7 +228,7 @@ def collection_steps_complete__never_left(breaks: bool) -> Journal:
 
 @case()
 def row_lsn_as_collected(breaks: bool) -> Journal:
-    steps = f"{LOCKS} {COLLECTS} {UNLOCKS}"
+    steps = f"{SOURCE_LOCKS} {SOURCE_COLLECTS} {SOURCE_UNLOCKS}"
     lsn = source().lsn + 512
     journal = collecting(steps.replace("engine:InnoDB", f"engine:InnoDB@{lsn}"))
     innodb(journal.row())["LSN"] += 512 * breaks
