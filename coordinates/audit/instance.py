@@ -573,6 +573,7 @@ class InstanceAudit(ServerRecordReader):
                 *self.reporter.position[:2],
                 ts,
                 self.server.knows_tags,
+                self.server.logging(is_seen=self.binlog.base_name is not None),
                 RedoSeen.of(self.redo, ts),
             )
         )

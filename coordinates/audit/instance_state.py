@@ -15,7 +15,7 @@ from tallystick.coordinates.audit.journal_clock import JournalClock
 from tallystick.coordinates.audit.recent_records import RecentRecords
 from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.audit.server import Server
-from tallystick.coordinates.events.log_status import ServerState, read_log_status
+from tallystick.coordinates.events.log_status import Logging, ServerState, read_log_status
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
 from tallystick.coordinates.logs.event_fields import EventFields
 from tallystick.coordinates.logs.redo_log import UNKNOWN, RedoLogReader
@@ -76,12 +76,15 @@ class WaitingRow:
     sequence: int
     ts: int
     tags: bool
+    logging: Logging
     redo: RedoSeen
     state: ServerState | None = field(init=False, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
         has_row = self.body.get("row") is not None
-        self.state = read_log_status(self.body, tags=self.tags) if has_row else None
+        self.state = (
+            read_log_status(self.body, tags=self.tags, logging=self.logging) if has_row else None
+        )
 
 
 @dataclass(eq=False)

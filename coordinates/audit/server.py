@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.events.log_status import Logging
 from tallystick.coordinates.values._gtid_text import is_uuid
 from tallystick.coordinates.values.errors import JournalError
 
@@ -116,6 +117,15 @@ class Server:
     def log_bin(self) -> bool:
         """Whether there is a binary log."""
         return self._flag("log_bin", default=True)
+
+    def logging(self, *, is_seen: bool) -> Logging:
+        """Whether it is known to write a binary log; ``is_seen``: the journal has one of it."""
+        if self.variables.get("log_bin") is None:
+            return Logging.MAY_END if is_seen else Logging.NONE
+        if not self.log_bin:
+            return Logging.NONE
+        action = str(self.variables.get("binlog_error_action")).upper()
+        return Logging.MAY_END if action == "IGNORE_ERROR" else Logging.ON
 
     @property
     def logs_everything(self) -> bool:

@@ -44,6 +44,7 @@ _VARIABLES = Shape(
     {
         "gtid_mode": OneOf("OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE", "ON"),
         "log_bin": switch,
+        "binlog_error_action": OneOf("ABORT_SERVER", "IGNORE_ERROR"),
         "log_replica_updates": switch,
         "binlog_order_commits": switch,
         "replica_preserve_commit_order": switch,

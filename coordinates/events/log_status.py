@@ -38,6 +38,7 @@ class ProblemKind(str, Enum):
     GTIDS_NOT_CANONICAL = "gtids_not_canonical"
     INCOMPLETE = "incomplete"
     CHANNEL_TWICE = "channel_twice"
+    NO_BINLOG = "no_binlog"
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +124,7 @@ class ServerState:
     position: LogCoordinates | None = None
     """P: binary log coordinates."""
     has_binlog: bool | None = None
+    """Whether the row names a binary log; None, too, where it does not although there is one."""
     executed: GtidSet | None = None
     fallen: GtidSet | None = None
     """gtid_executed of a row that lost GTIDs, and is wrong in nothing else."""
@@ -151,22 +153,37 @@ class ServerState:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read_log_status(body: Mapping[str, Any], *, tags: bool) -> ServerState:
+class Logging(str, Enum):
+    """Whether the server of a row writes a binary log."""
+
+    NONE = "none"
+    """It writes none, or nothing is known of one: what the row says counts."""
+    ON = "on"
+    MAY_END = "may_end"
+    """There is one that may have ended: after an error, with binlog_error_action=IGNORE_ERROR, or
+    at a start of which log_bin is not known."""
+
+
+def read_log_status(
+    body: Mapping[str, Any], *, tags: bool, logging: Logging = Logging.NONE
+) -> ServerState:
     """Read a ``log_status`` record that has a row.
 
     Args:
         body: The record's body (docs/journal.md).
         tags: Whether the server's GTIDs may carry tags.
+        logging: Whether the server writes a binary log.
     """
-    reader = _Reader(tags)
+    reader = _Reader(tags, logging)
     reader.read_row(body.get("row"))
     reader.read_beside(body)
     return reader.state
 
 
 class _Reader:
-    def __init__(self, tags: bool) -> None:
+    def __init__(self, tags: bool, logging: Logging) -> None:
         self.tags = tags
+        self.logging = logging
         self.state = ServerState()
         self._doubled: set[str] = set()
 
@@ -219,8 +236,18 @@ class _Reader:
             self.state.position = self._coordinates(
                 local["binary_log_file"], local["binary_log_position"], "binary log coordinates"
             )
-        else:
+        elif self.logging is Logging.NONE:
             self.state.has_binlog = False
+        elif self.logging is Logging.ON:
+            # What it says of the binary log counts as not read.
+            self.state.problems.append(
+                Problem(
+                    ProblemKind.NO_BINLOG,
+                    "LOCAL",
+                    ", ".join(local),
+                    "binary_log_file and binary_log_position",
+                )
+            )
 
     def _read_replication(self, replication: Mapping[str, Any] | None) -> None:
         if replication is None:

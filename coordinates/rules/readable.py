@@ -237,17 +237,21 @@ def gtid_text_canonical(e: AnswerEvidence) -> RowAnswer:
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
-        "A log_status row has its four columns; file and position come together or not at all;"
-        " file names are base.NNNNNN without a directory; numbers are integers below 2^63."
+        "A log_status row has its four columns; file and position come together, and are there"
+        " where log_bin is on; file names are base.NNNNNN without a directory; numbers are integers"
+        " below 2^63."
     ),
     why=(
         "The server fills all four columns in one call and reports error 3722 instead of a part"
         " of them. It leaves out the file and the position only together, when binary logging"
-        " is off."
+        " is off. With log_bin on that is so only after an error at which the server gave up its"
+        " log (binlog_error_action=IGNORE_ERROR): no replica gets what it has executed since."
     ),
     undecided_when=(
         "there is no row, because the instance did not answer or answered with an error. Checks"
-        " that need a missing or malformed part of the row are undecided in turn"
+        " that need a missing or malformed part of the row are undecided in turn; so are those on"
+        " the position, and not this one, where the row names no binary log though the journal has"
+        " one, and log_bin is not known or binlog_error_action is IGNORE_ERROR"
     ),
     sources=(
         "WL#9452, I-1 and High Level Specification",
@@ -268,6 +272,20 @@ def gtid_text_canonical(e: AnswerEvidence) -> RowAnswer:
             "{expected}",
             _MANUAL,
         ),
+        "no_binlog": Case(
+            "The row names no binary log although log_bin is on: its coordinates were left out, or"
+            " the server has given up its log after an error.",
+            "{observed}",
+            _DATUM,
+            "{expected}",
+            "start of the server: log_bin",
+            remedy=(
+                "Read performance_schema.log_status by hand. If it names no file either, look in"
+                " the error log for the error at which binary logging ended: what was committed"
+                " since is in no log, so restart the server, rebuild its replicas, and set"
+                " binlog_error_action=ABORT_SERVER. If it does, fix the collector."
+            ),
+        ),
     },
 )
 def log_status_row_complete(e: AnswerEvidence) -> RowAnswer:
@@ -275,9 +293,12 @@ def log_status_row_complete(e: AnswerEvidence) -> RowAnswer:
     if e.answer != "row":
         return Undecided(NO_ROW.get(e.answer or "", NOT_READ))
     problem = e.first(ProblemKind.INCOMPLETE)
-    if problem is None and not e.has_executed:
-        return Undecided(NOT_READ)
-    return HOLDS if problem is None else _broken("incomplete", problem, e)
+    left_out = e.first(ProblemKind.NO_BINLOG)
+    if problem is not None:
+        return _broken("incomplete", problem, e)
+    if left_out is not None:
+        return _broken("no_binlog", left_out, e)
+    return HOLDS if e.has_executed else Undecided(NOT_READ)
 
 
 @rule(

@@ -36,6 +36,7 @@ _ASKED_FOR = "expected MySQL or Percona Server 8.0, 8.4 or later"
 VARIABLES = (
     ("gtid_mode", (8, 0, 0)),
     ("log_bin", (8, 0, 0)),
+    ("binlog_error_action", (8, 0, 0)),
     ("binlog_order_commits", (8, 0, 0)),
     ("max_connections", (8, 0, 0)),
     ("server_id", (8, 0, 0)),

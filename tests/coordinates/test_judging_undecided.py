@@ -280,6 +280,30 @@ def test_without_position_or_set_a_row_is_not_consistent():
         assert ["UNDECIDED"] == audit(with_row(change)()).verdicts
 
 
+@pytest.mark.parametrize(
+    ("known", "has_log", "verdict"),
+    [
+        ({"log_bin": "ON"}, True, "INCONSISTENT"),
+        ({"log_bin": "ON", "binlog_error_action": "ABORT_SERVER"}, True, "INCONSISTENT"),
+        ({"log_bin": "ON", "binlog_error_action": "IGNORE_ERROR"}, True, "UNDECIDED"),
+        ({}, True, "UNDECIDED"),
+        ({}, False, "CONSISTENT"),
+        ({"log_bin": "OFF"}, False, "CONSISTENT"),
+    ],
+)
+def test_a_row_without_a_binary_log(known: dict[str, str], has_log: bool, verdict: str):
+    """It says that there is none: true where nothing is known of one, and never taken for true."""
+    journal = Journal()
+    others = {k: v for k, v in journal.variables.items() if k != "log_bin"}
+    journal.start(variables=others | known)
+    if has_log:
+        journal.binlog.open()
+        journal.groups(2)
+    row = local(journal.row())
+    row.pop("binary_log_file"), row.pop("binary_log_position")
+    assert [verdict] == audit(journal).verdicts
+
+
 def test_answers_without_a_row_are_operational_and_undecided():
     """A refusal, a failure and a time-out are reported by their own codes."""
     journal = source()

@@ -63,6 +63,15 @@ def log_status_row_complete__directory(breaks: bool) -> Journal:
 
 
 @case()
+def log_status_row_complete__no_binlog(breaks: bool) -> Journal:
+    journal = source()
+    row = local(journal.row())
+    if breaks:
+        del row["binary_log_file"], row["binary_log_position"]
+    return journal
+
+
+@case()
 def log_status_row_complete__number(breaks: bool) -> Journal:
     journal = source()
     innodb(journal.row())["LSN"] += 0.0 if breaks else 0
