@@ -236,7 +236,7 @@ def _is_beyond(values: Values, last: Values) -> bool:
 def _parsed(pair: Values) -> LogCoordinates | None:
     try:
         return LogCoordinates.of_file(str(pair[0]).removeprefix("./"), int(pair[1]))
-    except (CoordinateError, TypeError, ValueError):
+    except (CoordinateError, TypeError, ValueError, OverflowError):
         return None
 
 

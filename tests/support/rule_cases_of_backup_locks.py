@@ -322,15 +322,18 @@ def backup_binlog_copy_matches_data(breaks: bool) -> Journal:
     )
 
 
-def copied(at: int, data: str, into: int = 0) -> Journal:
+def copied(at: int, data: str, into: int = 0, *, has_row: bool = False) -> Journal:
     """A backup reports no position, and a copy of the file.
 
     Args:
         at: How many groups the copy has.
         data: Numbers of the groups that the data hold.
         into: How many bytes more the copy has.
+        has_row: Whether a row came before.
     """
     journal = source()
+    if has_row:
+        journal.row()
     last = journal.binlog.groups[at - 1][-1]
     end = last["start"] + last["length"] + into
     copy = {"file": "binlog.000001", "position": end}
@@ -348,6 +351,12 @@ def backup_binlog_copy_matches_data__later(breaks: bool) -> Journal:
 @case()
 def backup_binlog_copy_matches_data__both(breaks: bool) -> Journal:
     return copied(2, "1:3" if breaks else "1-2")
+
+
+@case()
+def backup_binlog_copy_matches_data__more(breaks: bool) -> Journal:
+    """No group of that number was logged."""
+    return copied(3, "1-4" if breaks else "1-3", has_row=True)
 
 
 @case()
