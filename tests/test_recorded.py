@@ -19,7 +19,7 @@ def test_a_rules_case_has_the_findings_with_the_values_that_it_had(
 ):
     """Findings, their witnesses and data, observations and checks; of columns as of events."""
     if in_columns:
-        monkeypatch.setattr(redo_log, "FAST_MIN", 1)
+        monkeypatch.setattr(redo_log, "REDO_FAST_MIN", 1)
         monkeypatch.setattr(log_reader, "FAST_MIN", 1)
     assert CASE_LINES[name, side] == of_case(name, side == "outside")
 

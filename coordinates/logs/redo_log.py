@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-FAST_MIN = 24
-"""Below this many events the event-by-event path is as quick as the vectorised one."""
+REDO_FAST_MIN = 24
+"""Below this many events of the redo log, single events are as quick as whole columns."""
 _RUN_MAX = 1_024
 """An irregular run is tried again after a few events; this bounds what that costs."""
 UNKNOWN = -1
@@ -123,8 +123,8 @@ class RedoLogReader:
         at = 0
         while at < len(indices):
             run = indices[at : at + _RUN_MAX]
-            if len(run) < FAST_MIN or not self._read_run(block.columns, run):
-                run = run[:FAST_MIN]
+            if len(run) < REDO_FAST_MIN or not self._read_run(block.columns, run):
+                run = run[:REDO_FAST_MIN]
                 for index in run.tolist():
                     self.read_event(block, index, events.event(index))
             at += len(run)

@@ -131,7 +131,7 @@ def whole_state(
 ) -> bytes:
     """What an audit keeps after the last record, read in columns from so many events on."""
     monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
-    monkeypatch.setattr(redo_log, "FAST_MIN", fast_min)
+    monkeypatch.setattr(redo_log, "REDO_FAST_MIN", fast_min)
     result = audit(records)
     assert result.audit is not None
     return result.audit.to_bytes()

@@ -119,7 +119,7 @@ def test_whole_columns_and_single_events_leave_equal_state(monkeypatch, seed):
     block = written(seed, wrong_at=seed * 3 + 30 if seed % 3 else None)
     lines = [json.loads(line) for line in lines_of(block)]
     results = [audit(lines), audit(lines, block_size=90)]
-    monkeypatch.setattr(redo_log, "FAST_MIN", 10**9)
+    monkeypatch.setattr(redo_log, "REDO_FAST_MIN", 10**9)
     results += [audit(lines), audit(lines, block_size=7)]
     found = [[finding.to_dict() for finding in result.findings] for result in results]
     assert all(found[0] == others for others in found[1:])
@@ -132,7 +132,7 @@ def test_whole_columns_and_single_events_leave_equal_state(monkeypatch, seed):
 @pytest.mark.parametrize("breaks", [False, True])
 def test_whole_columns_find_what_single_events_show(monkeypatch, name, breaks):
     """Each rule's step beyond its boundary, when even single events are read in columns."""
-    monkeypatch.setattr(redo_log, "FAST_MIN", 1)
+    monkeypatch.setattr(redo_log, "REDO_FAST_MIN", 1)
     monkeypatch.setattr(log_reader, "FAST_MIN", 1)
     result = audit(CASES[name].build(breaks=breaks))
     assert sorted(CASES[name].names) * breaks == result.broken
