@@ -97,6 +97,8 @@ class QueuedRun:
         begins: The channel began anew before the first of them.
         begins_by_gtid: It began so by auto-positioning, and no record is missing since: what the
             replica lacked, the source sends first.
+        after: Times after which the groups were queued, as far as known: from which of them on
+            counts which, in order.
     """
 
     base_name: str | None
@@ -108,6 +110,26 @@ class QueuedRun:
     connects: bool
     begins: bool
     begins_by_gtid: bool = False
+    after: tuple[tuple[int, int], ...] = ()
+
+    def count_until(self, ts: int) -> int:
+        """How many groups, from the first on, may have been queued at `ts` or before."""
+        later = (index for index, after in self.after if after > ts)
+        return next(later, len(self.ends))
+
+    def part(self, begin: int, end: int) -> QueuedRun:
+        """Some of the groups; what came before the first of them is not known unless it is ours."""
+        known = [(max(at - begin, 0), after) for at, after in self.after if at < end]
+        return replace(
+            self,
+            ends=self.ends[begin:end],
+            sid=self.sid[begin:end],
+            gno=self.gno[begin:end],
+            connects=self.connects and not begin,
+            begins=self.begins and not begin,
+            begins_by_gtid=self.begins_by_gtid and not begin,
+            after=tuple(dict(known).items()),
+        )
 
     def gtids(self, which: npt.NDArray[Any]) -> GtidSet:
         """The GTIDs of some of the groups."""
@@ -130,6 +152,8 @@ class GroupsQueued:
     is_filtered: bool
     server_uuid: str | None = None
     """The replica's own."""
+    earlier_us: int = 0
+    """By how much the groups may have been queued before the times that their runs have."""
 
     @property
     def group_count(self) -> int:
@@ -266,6 +290,8 @@ def at_any_time(item: Evidence, later_us: int, earlier_us: int) -> Evidence:
         earlier_us: By how much it may be behind it.
     """
     since: dict[str, Any] = {name: ts - earlier_us for name, ts in _began(item).items()}
+    if isinstance(item, GroupsQueued):
+        since["earlier_us"] = earlier_us
     return replace(item, at=item.at._replace(ts=item.at.ts + later_us), **since)
 
 

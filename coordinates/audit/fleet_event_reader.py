@@ -114,6 +114,7 @@ class FleetEventReader:
     def take(self, event: FleetEvent) -> None:
         """The next event of its instance's journal."""
         member = self.enter(event.instance_id)
+        member.begin(event.ts)
         if event.kind is FleetEventKind.LOGGED:
             self._logged(event, member)
             member.timeline.reached(event.ts)
@@ -129,6 +130,8 @@ class FleetEventReader:
             if event.kind not in OF_LOGS:
                 self.comparisons.hand_on_many(member, member.replica.at)
             if event.kind not in BESIDE_THE_LOGS:
+                if event.kind not in OF_LOGS:
+                    member.replica.all_until = event.ts
                 member.timeline.reached(event.ts)
                 self._mark(member.timeline, event.ts)
             if event.kind is FleetEventKind.TIME:
@@ -273,7 +276,7 @@ class FleetEventReader:
         if action in CONNECTS:
             channel.connects = True
         if action in BEGINS:
-            channel.begin_anew()
+            channel.begin_anew(event.ts)
             channel.retrieved_ts = event.ts
             self.origins.end_logs(event.instance_id, f"relay {name}", event.ts)
         if action in FORGETS_COORDINATES:

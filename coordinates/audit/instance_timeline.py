@@ -63,6 +63,8 @@ class InstanceTimeline:
     """Up to where events were forgotten that a replica still needed."""
     lineage: int = 0
     lineage_ts: int | None = None
+    log_since_ts: int | None = None
+    """Since when the binary log is known to be the one that it is; None: nothing is known yet."""
     base_name: str | None = None
     file_number: int = 0
     grouped: GrowingGtidSet = field(default_factory=GrowingGtidSet)
@@ -355,7 +357,7 @@ class InstanceTimeline:
         else:
             self.take_snapshot(max(ts, self.known_ts))
         self._leave_lineage(lineage)
-        self.lineage_ts = ts
+        self.lineage_ts = self.log_since_ts = ts
 
     def _leave_lineage(self, lineage: int) -> None:
         """What follows is held against nothing that was logged."""
@@ -382,6 +384,7 @@ class InstanceTimeline:
             file.is_open_ended = True
         if lineage != self.lineage:
             self._leave_lineage(lineage)
+            self.log_since_ts = ts
             self.server_id = self.group_uuid = None
             return
         self.loss_count += 1
@@ -489,6 +492,7 @@ class InstanceTimeline:
                 server_id=self.server_id,
                 sources=self.sources,
                 is_told=self.is_told,
+                log_since_ts=-1 if self.log_since_ts is None else self.log_since_ts,
             )
         )
 

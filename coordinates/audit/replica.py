@@ -55,6 +55,7 @@ class Run:
     ends: list[npt.NDArray[Any]] = field(default_factory=list)
     sid: list[npt.NDArray[Any]] = field(default_factory=list)
     gno: list[npt.NDArray[Any]] = field(default_factory=list)
+    after: list[tuple[int, int]] = field(default_factory=list)
 
     def compact(self) -> None:
         """Bring each column into one array: so it is saved."""
@@ -75,6 +76,7 @@ class ReplicaChannel:
         connects, begins: What happened since the last group queued.
         begins_by_gtid: It began anew since then by auto-positioning, and no record is missing.
         auto_position: None not known.
+        begun_ts: When its relay log was last seen to begin anew: what is in it came later.
         first_queued: The first group since the instance's data was cloned.
         received: GTIDs of everything that it has ever queued.
     """
@@ -94,6 +96,7 @@ class ReplicaChannel:
     begins: bool = True
     begins_by_gtid: bool = False
     auto_position: bool | None = None
+    begun_ts: int = -1
     first_queued: FirstQueued | None = None
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     runs: list[Run] = field(default_factory=list)
@@ -118,9 +121,10 @@ class ReplicaChannel:
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
         self.auto_position = bool(body.get("auto_position", True))
 
-    def begin_anew(self) -> None:
+    def begin_anew(self, ts: int) -> None:
         """What it had received is given up, and the source is asked for what is missing."""
         self.begins = True
+        self.begun_ts = ts
         self.begins_by_gtid = self.auto_position is True
 
     def lose(self) -> None:
@@ -128,8 +132,10 @@ class ReplicaChannel:
         self.begins = True
         self.begins_by_gtid = False
 
-    def queue(self, body: Mapping[str, Any], arrays: Mapping[str, Any], sid: Any) -> None:
-        """Complete groups were queued; `sid` indexes the instance's table."""
+    def queue(
+        self, body: Mapping[str, Any], arrays: Mapping[str, Any], sid: Any, after: int
+    ) -> None:
+        """Complete groups were queued after a time; `sid` indexes the instance's table."""
         base_name, number = body["source_base_name"], body["source_file_number"]
         ends = arrays["group_source_end"]
         if not len(ends):
@@ -140,6 +146,9 @@ class ReplicaChannel:
             last = Run(base_name, number, self.connects, self.begins, self.begins_by_gtid)
             self.runs.append(last)
             self.connects = self.begins = self.begins_by_gtid = False
+        after = max(after, self.begun_ts)
+        if not last.after or last.after[-1][1] < after:
+            last.after.append((sum(map(len, last.ends)), after))
         last.ends.append(ends)
         last.sid.append(sid)
         last.gno.append(arrays["group_gno"])
@@ -169,6 +178,7 @@ class ReplicaChannel:
                 connects=run.connects,
                 begins=run.begins,
                 begins_by_gtid=run.begins_by_gtid,
+                after=tuple(run.after),
             )
             for run in self.runs
         )
@@ -219,6 +229,8 @@ class Replica:
         keeps_commit_order: replica_preserve_commit_order, as of its last start.
         named: As which server its channels' sources were named, and since when; the newest.
         at: Position of the last fleet event that does not depend on how the journal was cut.
+        all_until: Up to when all that it had received is in its journal; before a row or a
+            heartbeat, when the journal began.
     """
 
     channels: dict[str, ReplicaChannel] = field(default_factory=dict)
@@ -241,6 +253,7 @@ class Replica:
     keeps_commit_order: bool = True
     named: list[NamedSource] = field(default_factory=list)
     at: JournalPosition | None = None
+    all_until: int | None = None
     _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
@@ -297,7 +310,7 @@ class Replica:
             self.resumed_from.add(sender)
             channel.first_queued = self._first(body, event.arrays, sid)
             channel.begins_by_gtid = False  # clone_resume_exact judges what comes first
-        channel.queue(body, event.arrays, sid)
+        channel.queue(body, event.arrays, sid, -1 if self.all_until is None else self.all_until)
         return channel
 
     def _first(

@@ -50,6 +50,11 @@ class Member(NamedTuple):
     timeline: InstanceTimeline
     replica: Replica
 
+    def begin(self, ts: int) -> None:
+        """The first fleet event: of what was before nothing is known."""
+        if self.timeline.log_since_ts is None:
+            self.timeline.log_since_ts = self.replica.all_until = ts
+
 
 @dataclass(eq=False)
 class ReplicaComparisons:

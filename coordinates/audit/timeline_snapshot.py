@@ -49,6 +49,8 @@ class Snapshot:
         sources: Keys of the sources that the last row named.
         is_told: Whether a row since the last loss says what is executed without having been
             logged; `row_ts` counts accepted rows only.
+        log_since_ts: Since when the binary log is known to be this one: when it was seen to begin,
+            or when the journal began, or began anew after a gap in which a RESET may hide.
     """
 
     ts: int
@@ -69,6 +71,7 @@ class Snapshot:
     server_id: int | None
     sources: tuple[str, ...]
     is_told: bool = False
+    log_since_ts: int = -1
 
     @property
     def known(self) -> GtidSet:

@@ -71,6 +71,13 @@ class Against:
         """The source, when there is but one."""
         return self.sources[0]
 
+    def may_be_of_another_log(self, state: Snapshot, ts: int) -> bool:
+        """Whether evidence of `ts` may be older than the binary log that a state shows.
+
+        Of a log that begins later it proves nothing, nor of one that may have begun unseen.
+        """
+        return state.log_since_ts >= ts - self.uncertain_us
+
     def remember(self, answer: Settled | Waiting, **changes: Any) -> Remembered:
         """An answer, and the memory with some fields changed."""
         return Remembered(answer, replace(self.memory, **changes))
@@ -202,6 +209,12 @@ TAKEN_BACK = reason(
     "source_taken_back",
     "the source's journal has a gap or began anew right after the row",
     Lack.JOURNAL,
+)
+LOG_UNKNOWN_THEN = reason(
+    "source_log_unknown_then",
+    "which binary log the source had then is not known: its journal begins after that, has a gap"
+    " after it in which a RESET may hide, or another log of it began",
+    Lack.LINEAGE,
 )
 TOO_FAR_BEHIND = reason(
     "replica_too_far_behind",

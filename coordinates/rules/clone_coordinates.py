@@ -201,7 +201,7 @@ def _donor_file(
     state = next(donor.states.since(clone.at.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
-    if state.lineage_ts is not None and clone.clone_ts <= state.lineage_ts:
+    if clone.clone_ts <= state.log_since_ts:
         return Undecided(DONOR_LOG_BEGAN_ANEW)
     name = clone.coordinates[0]
     try:

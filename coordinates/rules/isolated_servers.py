@@ -158,6 +158,10 @@ def _against_members(
     fresh = rest - against.memory.reported
     if not fresh:
         return STILL_BROKEN
+    for one, state in members:
+        # What it had executed before a RESET that nobody saw is not known.
+        if against.may_be_of_another_log(state, ts):
+            return Undecided(MEMBER_UNKNOWN, member=one.instance_id)
     return against.report(
         fresh,
         Broken(

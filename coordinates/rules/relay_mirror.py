@@ -11,6 +11,7 @@ from tallystick.coordinates.audit.comparison import GroupsQueued
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     ANONYMOUS,
+    LOG_UNKNOWN_THEN,
     NOT_REACHED,
     Against,
     Compared,
@@ -96,7 +97,8 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
     ),
     undecided_when=(
         "the source is not observed, its journal has a gap or has not reached the groups in"
-        " question, its events of that file are no longer remembered, relay events have no log_pos,"
+        " question, or begins, or goes on after a gap or with another log, after they were queued,"
+        " its events of that file are no longer remembered, relay events have no log_pos,"
         " or the file has more than 4 GiB, modulo which a relay log names positions"
     ),
     sources=(
@@ -202,6 +204,14 @@ class _Mirror:
         if run.begins:
             self.high = None
             self.begins_by_gtid = run.begins_by_gtid
+        doubtful = run.count_until(self.state.log_since_ts + self.queued.earlier_us)
+        if doubtful:
+            # Of the log that they were queued from nothing may be known: they are held against
+            # this one only in so far as they are in it.
+            self._doubt(run.part(0, doubtful))
+            run = run.part(doubtful, len(run.ends))
+            if not len(run.ends):
+                return
         file = self._file_of(run)
         if file is None:
             self.last = self.high = None
@@ -214,6 +224,15 @@ class _Mirror:
             self._follow_order(run.file_number, file, indices)
         if not is_known:
             self.high = None
+
+    def _doubt(self, run: QueuedRun) -> None:
+        """Groups that may have been queued before the source's present log is known."""
+        file = self._file_of(run)
+        self.last = self.high = None
+        self.begins_by_gtid = False
+        if file is not None:
+            _, is_known = self._match(run, file, is_doubtful=True)
+            self.has_unmatched = not is_known
 
     def _file(self, number: int) -> tuple[BinlogFile | None, int]:
         """The source's file, with what a crash took back while the groups were queued."""
@@ -236,7 +255,9 @@ class _Mirror:
     def _forgotten(self, where: Where, otherwise: Undecided) -> Undecided:
         return forgotten(self.source, self.state, where, otherwise)
 
-    def _match(self, run: QueuedRun, file: BinlogFile) -> tuple[IntArray, bool]:
+    def _match(
+        self, run: QueuedRun, file: BinlogFile, *, is_doubtful: bool = False
+    ) -> tuple[IntArray, bool]:
         """Index in the source's file of each group that is there; whether nothing stays open."""
         limit = self._limit(run.file_number, file)
         table = np.array([*(self.source.sid_number(sid) for sid in run.sids), -1], dtype=np.int32)
@@ -250,10 +271,14 @@ class _Mirror:
         )
         if is_there.all():
             return at, True
-        is_open = ~is_there & ~self._is_decidable(run, file, limit)
-        if is_open.any():
-            where = run.file_number, int(run.ends[is_open][0])
-            self.undecided = self._forgotten(where, Undecided(QUEUED_GROUPS_UNSEEN))
+        is_open = ~is_there
+        if is_doubtful:
+            self.undecided = Undecided(LOG_UNKNOWN_THEN)
+        else:
+            is_open &= ~self._is_decidable(run, file, limit)
+            if is_open.any():
+                where = run.file_number, int(run.ends[is_open][0])
+                self.undecided = self._forgotten(where, Undecided(QUEUED_GROUPS_UNSEEN))
         wrong = np.flatnonzero(~is_there & ~is_open)
         if len(wrong) and self.foreign is None:
             index = int(wrong[0])
@@ -275,9 +300,6 @@ class _Mirror:
         known &= file.end < WRAP
         if not self.state.is_complete:
             known &= run.ends <= limit
-        began = self.state.lineage_ts
-        if began is not None and began >= self.queued.since_ts:
-            known[:] = False
         return known
 
     def _follow_order(self, number: int, file: BinlogFile, indices: IntArray) -> None:

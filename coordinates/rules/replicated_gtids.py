@@ -9,6 +9,7 @@ from tallystick.coordinates.audit.comparison import ChannelRow, ReplicaExecuted
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
+    LOG_UNKNOWN_THEN,
     NOT_REACHED,
     STILL_BROKEN,
     Against,
@@ -168,8 +169,10 @@ def received_within_source_logged(row: ChannelRow, against: Against) -> Compared
     missing = (own - state.logged - state.declared) | disputed
     if not missing:
         return HOLDS
+    if against.may_be_of_another_log(state, ts):
+        return Undecided(LOG_UNKNOWN_THEN)
     is_older = is_older_than_lineage(row.retrieved_ts, state)
-    if is_older and not disputed and own.isdisjoint(state.logged) and _is_young(state, ts):
+    if is_older and not disputed and own.isdisjoint(state.logged) and _is_young(state, against, ts):
         return Undecided(SOURCE_JUST_RESET)
     fresh = missing - against.memory.reported
     if not fresh:
@@ -187,9 +190,11 @@ def received_within_source_logged(row: ChannelRow, against: Against) -> Compared
     )
 
 
-def _is_young(state: Snapshot, ts: int) -> bool:
+def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
     """Whether the source began its lineage just now: its replicas may be about to follow."""
-    return state.lineage_ts is not None and ts - state.lineage_ts < RESET_EVERYWHERE_US
+    if state.lineage_ts is None:
+        return False
+    return ts - against.uncertain_us - state.lineage_ts < RESET_EVERYWHERE_US
 
 
 @between(
@@ -261,7 +266,7 @@ def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
     """What a replica has executed, one of its sources knows."""
     ts = row.at.ts
     rest = row.executed | _assigned_of_sources(row, against)
-    may_assign = False
+    may_assign = is_of_another_log = False
     for source in against.sources:
         if against.fleet.is_ambiguous(source, ts):
             return Undecided(AMBIGUOUS)
@@ -272,9 +277,10 @@ def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
             rest = _without_retrieved(rest, row, server_uuid)
         if source.group_uuid is not None:
             rest = rest.without_uuid(source.group_uuid)
-        rest = rest - state.logged - (state.beyond - _given_up(source, state, ts))
+        rest = rest - state.logged - (state.beyond - _given_up(source, state, against, ts))
         if not rest:
             return HOLDS
+        is_of_another_log |= against.may_be_of_another_log(state, ts)
         may_assign = may_assign or source.logs_anonymous(state)
     if row.group_uuid is not None:
         rest = rest.without_uuid(row.group_uuid)
@@ -287,6 +293,8 @@ def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
         return STILL_BROKEN if isinstance(reported, Waiting) or reported else HOLDS
     if may_assign:
         return Undecided(MAY_ASSIGN_GTIDS)
+    if is_of_another_log or _is_older_than_an_upstream(row, against):
+        return Undecided(LOG_UNKNOWN_THEN)
     names = sorted(source.instance_id for source in against.sources)
     return against.report(
         fresh,
@@ -309,13 +317,13 @@ def _assigned_of_sources(row: ReplicaExecuted, against: Against) -> GtidSet:
     return GtidSet(chain.from_iterable(row.assigned.restrict(uuid) for uuid in uuids if uuid))
 
 
-def _given_up(source: InstanceTimeline, state: Snapshot, ts: int) -> GtidSet:
+def _given_up(source: InstanceTimeline, state: Snapshot, against: Against, ts: int) -> GtidSet:
     """The source's own GTIDs that it knew until its binary log began anew, and knows no more.
 
     It gives these numbers out again, and who has them leaves out what comes under them. A row of
     the source after `ts` says what SET gtid_purged brought back.
     """
-    if state.lineage_ts is None or _is_young(state, ts):
+    if state.lineage_ts is None or _is_young(state, against, ts):
         return GtidSet.EMPTY
     server_uuid = source.uuid_at(state.ts)
     shown = next((s for s in source.states.since(ts) if s.is_complete and _has_row(s, ts)), None)
@@ -356,6 +364,14 @@ def _without_upstreams(rest: GtidSet, row: ReplicaExecuted, against: Against) ->
             return Waiting(UPSTREAM_EXECUTED_UNKNOWN)
         rest = rest - state.logged - state.beyond
     return rest
+
+
+def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
+    """Whether the binary log that one of the sources' sources had then is not known."""
+    ts = row.at.ts
+    upstreams = against.fleet.upstreams(against.sources, ts)
+    states = (u.states.knowing(ts) for u in upstreams if u.instance_id != row.instance_id)
+    return any(s is not None and against.may_be_of_another_log(s, ts) for s in states)
 
 
 @between(

@@ -10,6 +10,7 @@ from tallystick.coordinates.audit.comparison import ChannelRow, ImageChannel
 from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PositionKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
+    LOG_UNKNOWN_THEN,
     NO_BINLOG_FILE,
     NOT_REACHED,
     OTHER_BASE_NAME,
@@ -148,6 +149,9 @@ def wrong_coordinates(
         if isinstance(kind, Undecided):
             unknown = unknown or kind
         elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
+            if against.may_be_of_another_log(state, row.at.ts):
+                unknown = unknown or Undecided(LOG_UNKNOWN_THEN)
+                continue
             file, position = coordinates
             found.append(
                 Broken(
@@ -256,6 +260,8 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     fresh = omitted - against.memory.reported
     if not fresh:
         return against.nothing_new(omitted)
+    if against.may_be_of_another_log(state, row.at.ts):
+        return Undecided(LOG_UNKNOWN_THEN)
     return against.report(
         fresh,
         Broken(
