@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,7 +34,7 @@ from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -116,8 +116,9 @@ class FleetEventReader:
         member = self.enter(event.instance_id)
         member.begin(event.ts)
         if event.kind is FleetEventKind.LOGGED:
-            self._logged(event, member)
-            member.timeline.reached(event.ts)
+            for part in self._by_instants(event, member.timeline):
+                self._logged(part, member)
+                member.timeline.reached(part.ts)
         elif event.kind is FleetEventKind.RECEIVED:
             self._received(event, member)
             member.timeline.reached(event.ts)
@@ -132,6 +133,7 @@ class FleetEventReader:
             if event.kind not in BESIDE_THE_LOGS:
                 if event.kind not in OF_LOGS:
                     member.replica.all_until = event.ts
+                    member.timeline.is_log_awaited = True
                 member.timeline.reached(event.ts)
                 self._mark(member.timeline, event.ts)
             if event.kind is FleetEventKind.TIME:
@@ -158,13 +160,37 @@ class FleetEventReader:
         """The journal is known up to the last mark: what waits for that may be decided.
 
         An observer reads many events at one time; a state taken in the middle of them lacks what
-        had been written by then. Runs of events do not close an instant, for where they are cut
-        depends on the transport.
+        had been written by then.
         """
         if timeline.open_ts is not None:
             ts, timeline.open_ts = timeline.open_ts, None
             timeline.take_snapshot(ts)
             self.moved.add(timeline.instance_id)
+
+    def _by_instants(self, event: FleetEvent, timeline: InstanceTimeline) -> Iterator[FleetEvent]:
+        """A run of events, cut where the instant ends that is open.
+
+        Nothing of an instant comes once a later time is there. What was logged first after a row
+        or a heartbeat shows a state as well: the one of before may be the last until then. Where
+        else a run is cut depends on the transport.
+        """
+        first_ts, count = event.body.get("first_ts"), event.body.get("first_count", 0)
+        if first_ts is None:
+            yield event
+            return
+        if timeline.open_ts is not None and timeline.open_ts < first_ts:
+            self.close_instant(timeline)
+        if timeline.is_log_awaited:
+            timeline.is_log_awaited = False
+            if timeline.open_ts is None and timeline.states.last_ts < first_ts:
+                timeline.open_ts = first_ts
+        if timeline.open_ts != first_ts or count >= len(event.arrays["event_ends"]):
+            yield event
+            return
+        first, later = _cut(event, first_ts, count)
+        yield first
+        self.close_instant(timeline)
+        yield later
 
     def _logged(self, event: FleetEvent, member: Member) -> None:
         timeline, arrays = member.timeline, event.arrays
@@ -412,6 +438,21 @@ def _coordinates(summary: Mapping[str, Any], name: str) -> tuple[str, int] | Non
 
 # As local.min(), but without a call of Python's for each of many small arrays.
 _min = np.minimum.reduce
+
+
+def _cut(event: FleetEvent, first_ts: int, count: int) -> tuple[FleetEvent, FleetEvent]:
+    """A run of events as two: so many of a time, and those after them."""
+    ends, group_event = event.arrays["event_ends"], event.arrays["group_event"]
+    groups = int(np.searchsorted(group_event, count))
+    first = {name: column[:groups] for name, column in event.arrays.items()}
+    later = {name: column[groups:] for name, column in event.arrays.items()}
+    first["event_ends"], later["event_ends"] = ends[:count], ends[count:]
+    later["group_event"] = later["group_event"] - count
+    body = {**event.body, "start": int(ends[count - 1]), "first_ts": None}
+    return (
+        replace(event, ts=first_ts, arrays=first),
+        replace(event, body=body, arrays=later),
+    )
 
 
 def _by_sid(sids: list[str], local: npt.NDArray[Any]) -> list[tuple[str, Any]]:

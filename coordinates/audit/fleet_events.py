@@ -29,11 +29,12 @@ class FleetEventKind(str, Enum):
     ``binlog_lineage`` (int)."""
     LOGGED = "logged"
     """A run of contiguous binary log events of one file. body: ``binlog_lineage``, ``base_name``,
-    ``file_number``, ``start`` (offset of the first event), ``sids`` (list). Arrays: ``event_ends``
-    (int64, ascending), ``group_event`` (int32, index of the event that ends each complete group),
-    ``group_sid`` (int32 into ``sids``; -1 anonymous), ``group_gno``, ``group_server_id``,
-    ``group_commit_ts`` (int64; original_commit_timestamp, -1 unknown), ``group_is_empty`` (bool:
-    GTID, BEGIN and COMMIT, no change)."""
+    ``file_number``, ``start`` (offset of the first event), ``sids`` (list), ``first_ts`` (time of
+    the first event) and ``first_count`` (how many from it on have that time). Arrays:
+    ``event_ends`` (int64, ascending), ``group_event`` (int32, index of the event that ends each
+    complete group), ``group_sid`` (int32 into ``sids``; -1 anonymous), ``group_gno``,
+    ``group_server_id``, ``group_commit_ts`` (int64; original_commit_timestamp, -1 unknown),
+    ``group_is_empty`` (bool: GTID, BEGIN and COMMIT, no change)."""
     PREVIOUS = "previous"
     """PREVIOUS_GTIDS of a binary log file. body: ``binlog_lineage``, ``base_name``,
     ``file_number``, ``gtid_set``."""

@@ -51,6 +51,8 @@ class InstanceTimeline:
     clock: ObserverClock = field(default_factory=ObserverClock)
     known_ts: int = -1
     open_ts: int | None = None
+    is_log_awaited: bool = False
+    """Whether nothing was logged since a row or a heartbeat."""
     identities: list[Identity] = field(default_factory=list)
     cluster: str | None = None
     """The cluster that its producer counts it to, None not known."""

@@ -80,6 +80,7 @@ class BinlogReader(BinlogFileReader):
     xid_groups: list[tuple[int, int]] = field(default_factory=list)
     base_has_past: bool = False
     _gathered_start: int = field(default=0, metadata=TRANSIENT)
+    _gathered_instant: tuple[int, int] = field(default=(0, 0), metadata=TRANSIENT)
     _gathered_ends: list[int] = field(default_factory=list, metadata=TRANSIENT)
     _gathered_groups: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
@@ -172,7 +173,11 @@ class BinlogReader(BinlogFileReader):
         if not ends:
             self.reporter.hold(self.emit_gathered)
             self._gathered_start = event.start
+            self._gathered_instant = self.reporter.position[2], 0
         self._gathered_at = self.reporter.position
+        first_ts, count = self._gathered_instant
+        if count == len(ends) and self._gathered_at[2] == first_ts:
+            self._gathered_instant = first_ts, count + 1
         ends.append(end)
         if mark is _GROUP:
             group = self.group
@@ -208,7 +213,9 @@ class BinlogReader(BinlogFileReader):
         ends = np.array(self._gathered_ends, dtype=np.int64)
         self._gathered_ends = []
         self._gathered_groups = []
-        self._emit_logged(self._gathered_start, ends, groups, self._gathered_at)
+        self._emit_logged(
+            self._gathered_start, ends, groups, self._gathered_instant, self._gathered_at
+        )
 
     def _read_previous_gtids(self, event: Event, text: str) -> None:
         at = f"{self.file_name}:{event.start}"
@@ -285,9 +292,18 @@ class BinlogReader(BinlogFileReader):
         start: int,
         event_ends: Array,
         groups: Sequence[Array] | Array,
+        instant: tuple[int, int],
         journal_position: tuple[int, int, int] | None = None,
     ) -> None:
-        """Hand a run of events to the fleet; ``groups`` are LOGGED's ``group_…``."""
+        """Hand a run of events to the fleet.
+
+        Args:
+            start: Where the first one begins.
+            event_ends: Where each ends.
+            groups: LOGGED's ``group_…``.
+            instant: The time of the first one, and how many from it on have that time.
+            journal_position: Of the last one; None: where the journal is read.
+        """
         event, sid, gno, server_id, commit_ts, is_empty = groups
         sids, sid = self.sids_in(sid)
         self.reporter.fleet_event(
@@ -298,6 +314,8 @@ class BinlogReader(BinlogFileReader):
                 "file_number": self.file_number,
                 "start": start,
                 "sids": sids,
+                "first_ts": instant[0],
+                "first_count": instant[1],
             },
             {
                 "event_ends": event_ends,
@@ -347,10 +365,12 @@ class BinlogReader(BinlogFileReader):
             xids = xids[: XID_GROUPS_REMEMBERED - len(self.xid_groups)]
             self.xid_groups += zip(scan.sid[xids].tolist(), scan.gno[xids].tolist(), strict=True)
         self._remember_run(run, scan, mapping, None)
+        ts = run["ts"]
         self._emit_logged(
             int(run["start"][0]),
             run["end"],
             (scan.ends, scan.sid, scan.gno, scan.server_id, scan.commit_ts, scan.is_empty),
+            (int(ts[0]), int((ts != ts[0]).argmax()) or len(ts)),
         )
 
     # What happens to the log as a whole

@@ -463,7 +463,7 @@ class LogReader:
         ends = starts + run["length"]
         if int(starts[0]) != self.end or not np.array_equal(starts[1:], ends[:-1]):
             return False
-        run["end"] = ends
+        run["end"], run["ts"] = ends, columns["ts"][rows]
         scan = scan_groups(run, mapping, self.group_state, self.group)
         if scan is None or not self._run_is_regular(run, scan):
             return False
