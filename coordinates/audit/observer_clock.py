@@ -109,9 +109,14 @@ class ObserverClock:
             self.is_measured = True
 
     def request_at(self, ts: int) -> int | None:
-        """The request of the first answer at or after a time of this clock, else of the last."""
-        later = (one.requested_at for one in self.answers if one.ts >= ts)
-        return next(later, self.answers[-1].requested_at if self.answers else None)
+        """The request of the first answer at or after a time of this clock, else of the last.
+
+        Of answers at one time, as of a clock that stands still, it is the last one.
+        """
+        if not self.answers:
+            return None
+        first = next((one.ts for one in self.answers if one.ts >= ts), self.answers[-1].ts)
+        return next(one.requested_at for one in reversed(self.answers) if one.ts == first)
 
     def has_answered(self, request: int) -> bool:
         """Whether there is an answer to that request, or to a later one."""
