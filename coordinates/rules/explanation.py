@@ -324,7 +324,9 @@ def observation_text(seen: Observation) -> str:
         text += fill(" (and {later_rows:n later row})", seen.data)
     subject = ", ".join(seen.rules)
     if "sources" in seen.data:
-        subject += f" of instance {seen.instance_id} against {' and '.join(seen.data['sources'])}"
+        subject += f" of instance {seen.instance_id}"
+    if seen.data.get("sources"):
+        subject += f" against {' and '.join(seen.data['sources'])}"
     return f"{subject}: {text}" if subject else text
 
 
