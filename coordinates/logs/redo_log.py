@@ -79,9 +79,9 @@ class RedoLogReader:
     # What else happens to the server
 
     def mark_gap(self) -> None:
-        """Records are missing: nothing from before bounds what follows."""
+        """Another redo log, of files that may have any size: nothing from before bounds it."""
         self.written = self.flushed = self.checkpoint = self.floor = UNKNOWN
-        self.overwritten_at = UNKNOWN
+        self.capacity = self.shrinks_to = self.overwritten_at = UNKNOWN
 
     def server_started(self, *, crashed: bool) -> None:
         """A boot: after a crash what was flushed is there, after a clean stop everything."""

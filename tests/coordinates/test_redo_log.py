@@ -22,6 +22,7 @@ from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.innodb import advance_lsn, last_block
 from tests.support.journals import Journal, audit
 from tests.support.rule_cases import CASES
+from tests.support.rule_cases_of_redo_log import CAPACITY as FILES
 from tests.support.rule_cases_of_redo_log import LSN, redo, writing
 
 CAPACITY = 2**20
@@ -226,4 +227,54 @@ def test_without_settings_neither_commits_nor_capacity_are_judged():
     redo(journal, "CHECKPOINT", LSN)
     redo(journal, "COMMIT", LSN + 512)
     redo(journal, "WRITE", LSN + 2**40, start_lsn=LSN)
+    assert [] == audit(journal).findings
+
+
+# While the capacity shrinks
+
+
+def shrinking() -> Journal:
+    """The redo since the checkpoint is more than what the files shall hold from now on."""
+    journal = writing()
+    redo(journal, "WRITE", LSN + FILES, start_lsn=LSN)
+    redo(journal, "FLUSH", LSN + FILES)
+    journal.variables = journal.variables | {"innodb_redo_log_capacity": FILES // 2}
+    journal.record("variables", variables=journal.variables)
+    return journal
+
+
+def start_again(journal: Journal) -> None:
+    journal.start(crashed=True)
+
+
+def replace_data(journal: Journal) -> None:
+    journal.start(data_lineage="restored", crashed=False)
+
+
+def lose_records(journal: Journal) -> None:
+    journal.record("gap")
+
+
+@pytest.mark.parametrize("happens", [start_again, replace_data, lose_records])
+def test_a_checkpoint_before_any_write_ends_no_resize(happens):
+    """How much redo there is since that checkpoint is not known."""
+    journal = shrinking()
+    happens(journal)
+    redo(journal, "CHECKPOINT", LSN + 512)
+    redo(journal, "WRITE", LSN + FILES + 512, start_lsn=LSN + FILES)
+    assert [] == audit(journal).findings
+    # It ends with one that is near enough.
+    redo(journal, "CHECKPOINT", LSN + FILES // 2 + 512)
+    redo(journal, "WRITE", LSN + FILES + 513, start_lsn=LSN + FILES + 512)
+    assert ["redo_kept_until_checkpoint"] == audit(journal).broken
+
+
+def test_files_of_another_data_directory_may_have_any_size():
+    """They shrink to the capacity, however small that was before."""
+    journal = writing()
+    journal.start(data_lineage="restored", crashed=False)
+    redo(journal, "WRITE", LSN, start_lsn=LSN - 1024)
+    redo(journal, "FLUSH", LSN)
+    redo(journal, "CHECKPOINT", LSN - FILES - 512)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
     assert [] == audit(journal).findings
