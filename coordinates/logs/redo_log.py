@@ -39,6 +39,7 @@ UNKNOWN = -1
 _DATA_END = BLOCK_LENGTH - BLOCK_TRAILER_LENGTH
 _WRITE, _FLUSH, _CHECKPOINT, _COMMIT = (int(redo_type) for redo_type in RedoType)
 _MAY_END_AT_BORDER = (_WRITE, _FLUSH)
+_FLUSHED, _WRITTEN = "flushed", "written to the files"
 _NAMES = {
     _WRITE: "written LSN",
     _FLUSH: "flushed LSN",
@@ -55,7 +56,7 @@ class RedoLogReader:
         written: Up to where redo is in the files.
         flushed: Up to where they are synced.
         checkpoint: Where recovery would begin.
-        floor: After a start, until the first write: the redo that must have survived.
+        floor: After a start, until the first flush: the redo that must have survived.
         capacity: What the files hold at most.
         shrinks_to: What they will hold as soon as the redo since the checkpoint is no more.
         overwritten_at: The checkpoint before which redo was reported as overwritten.
@@ -85,7 +86,9 @@ class RedoLogReader:
 
     def server_started(self, *, crashed: bool) -> None:
         """A boot: after a crash what was flushed is there, after a clean stop everything."""
-        self.floor = max(self.floor, self.flushed if crashed else self.written)
+        # Of the three the highest one that is known; what is missing is UNKNOWN, below all others.
+        on_disk = self.floor, self.checkpoint, self.flushed
+        self.floor = max(*on_disk, UNKNOWN if crashed else self.written)
         self.written = self.flushed = UNKNOWN
         self.settings_changed()
 
@@ -209,11 +212,17 @@ class RedoLogReader:
         elif self.written != UNKNOWN and start < self.written:
             self._report(AnomalyKind.REDO_WRITE_FELL, start, start, end=self.written)
             # Which of the two goes on is not known: flushes and checkpoints begin anew.
-            self.flushed = self.checkpoint = UNKNOWN
+            self.flushed = self.checkpoint = self.floor = UNKNOWN
         elif start < self.floor:
-            self._report(AnomalyKind.REDO_LOST_AT_START, start, start, floor=self.floor)
+            self._lost_at_start(start)
+            self.flushed = UNKNOWN
+        elif start < self.flushed:
+            # The first write that is seen begins where the one before it ended.
+            self._flushed_unwritten(self.flushed, start)
+            self.flushed = self.checkpoint = UNKNOWN
+        elif start < self.checkpoint:
+            self._checkpoint_beyond(self.checkpoint, start, _WRITTEN)
             self.checkpoint = UNKNOWN
-        self.floor = UNKNOWN
         self.written = lsn
         self._check_capacity()
 
@@ -237,22 +246,46 @@ class RedoLogReader:
         if self.flushed != UNKNOWN and lsn < self.flushed:
             self._report(AnomalyKind.REDO_FLUSH_FELL, lsn, lsn, previous=self.flushed)
         elif self.written != UNKNOWN and lsn > self.written:
-            self._report(AnomalyKind.REDO_FLUSHED_UNWRITTEN, lsn, lsn, written=self.written)
+            self._flushed_unwritten(lsn, self.written)
             lsn = self.written
+        elif lsn < self.floor:
+            self._lost_at_start(lsn)
+        elif self.flushed == UNKNOWN and lsn < self.checkpoint:
+            # The first flush that is seen: when the checkpoint was written it was no further.
+            self._checkpoint_beyond(self.checkpoint, lsn, _FLUSHED)
+            self.checkpoint = UNKNOWN
         self.flushed = max(self.flushed, lsn)
+        self.floor = UNKNOWN
 
     def _write_checkpoint(self, lsn: int) -> None:
         if self.checkpoint != UNKNOWN and lsn < self.checkpoint:
             self._report(AnomalyKind.REDO_CHECKPOINT_FELL, lsn, lsn, previous=self.checkpoint)
             return
-        if self.flushed != UNKNOWN and lsn > self.flushed:
-            self._report(AnomalyKind.REDO_CHECKPOINT_UNFLUSHED, lsn, lsn, flushed=self.flushed)
+        limit, done = self._flush_limit()
+        if limit != UNKNOWN and lsn > limit:
+            self._checkpoint_beyond(lsn, limit, done)
             return
         if lsn != self.checkpoint:
             self.checkpoint = lsn
             self.overwritten_at = UNKNOWN
         if self.written != UNKNOWN:
             self._aged(self.written - lsn)
+
+    def _flush_limit(self) -> tuple[int, str]:
+        """Up to where redo is flushed at the most; as long as no flush was seen, is written."""
+        if self.flushed != UNKNOWN:
+            return self.flushed, _FLUSHED
+        return self.written, _WRITTEN
+
+    def _lost_at_start(self, lsn: int) -> None:
+        self._report(AnomalyKind.REDO_LOST_AT_START, lsn, lsn, floor=self.floor)
+        self.checkpoint = self.floor = UNKNOWN
+
+    def _flushed_unwritten(self, lsn: int, written: int) -> None:
+        self._report(AnomalyKind.REDO_FLUSHED_UNWRITTEN, lsn, lsn, written=written)
+
+    def _checkpoint_beyond(self, lsn: int, limit: int, done: str) -> None:
+        self._report(AnomalyKind.REDO_CHECKPOINT_UNFLUSHED, lsn, lsn, limit=limit, done=done)
 
     # Commits
 
@@ -269,9 +302,7 @@ class RedoLogReader:
 
     def _commit(self, lsn: int) -> None:
         policy = self._commit_policy()
-        limit, done = (
-            (self.flushed, "flushed") if policy == "1" else (self.written, "written to the files")
-        )
+        limit, done = self._flush_limit() if policy == "1" else (self.written, _WRITTEN)
         if policy is not None and limit != UNKNOWN and lsn > limit:
             self._report(
                 AnomalyKind.COMMIT_NOT_DURABLE,

@@ -154,12 +154,11 @@ REDO_CHECKPOINT_WITHIN_FLUSHED = register(
         verify=(INNODB_STATUS, LSNS),
         cases={
             "redo_checkpoint_unflushed": Case(
-                "A checkpoint was written at LSN {witness}, but redo is flushed only up to"
-                " {flushed}.",
+                "A checkpoint was written at LSN {witness}, but redo is {done} only up to {limit}.",
                 "{witness}",
                 "checkpoint of the redo log",
-                "at most {flushed}",
-                "flushes of the redo log",
+                "at most {limit}",
+                "redo that is {done}",
             ),
         },
     )
@@ -280,16 +279,16 @@ FLUSHED_REDO_SURVIVES_START = register(
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
-            "The first write after a start begins at or beyond the LSN that was flushed before a"
-            " crash, or written before a clean stop."
+            "The first write and the first flush after a start are not below what was flushed, or"
+            " a checkpoint, before a crash, nor below what was written before a clean stop."
         ),
         why=(
             "Recovery reads the redo log to its end and goes on there. Only what was written and"
             " not flushed may be gone, and only after a crash."
         ),
         undecided_when=(
-            "no flush, or after a clean stop no write, was seen before the start, or no write after"
-            " it; a restore or a clone brings another redo log"
+            "no flush and no checkpoint, or after a clean stop no write, was seen before the start,"
+            " or neither write nor flush after it; a restore or a clone brings another redo log"
         ),
         sources=(_SOURCE, "MySQL manual: InnoDB Recovery"),
         remedy=(
@@ -303,7 +302,7 @@ FLUSHED_REDO_SURVIVES_START = register(
                 "After the start redo goes on at LSN {witness}, though it was on disk up to"
                 " {floor}.",
                 "{witness}",
-                "first write after the start",
+                "first write or flush after the start",
                 "at least {floor}",
                 "redo log before the start",
             ),

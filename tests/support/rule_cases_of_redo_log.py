@@ -166,6 +166,87 @@ def commit_redo_durable__written(breaks: bool) -> Journal:
     return journal
 
 
+# Neighbours that were not seen: the nearest known one bounds
+
+
+def unflushed(*, crashed: bool = False) -> Journal:
+    """A server that has written; no flush was seen."""
+    journal = Journal(innodb_flush_log_at_trx_commit=1).begin()
+    redo(journal, "WRITE", LSN, start_lsn=LSN - 1024)
+    redo(journal, "CHECKPOINT", LSN - 512)
+    if crashed:
+        journal.start(crashed=True)
+    return journal
+
+
+@case()
+def commit_redo_durable__no_flush(breaks: bool) -> Journal:
+    """What is not written is not flushed."""
+    journal = unflushed()
+    redo(journal, "COMMIT", LSN + breaks)
+    return journal
+
+
+@case()
+def redo_checkpoint_within_flushed__no_flush(breaks: bool) -> Journal:
+    journal = unflushed()
+    redo(journal, "CHECKPOINT", LSN + breaks)
+    return journal
+
+
+@case()
+def redo_checkpoint_within_flushed__first_flush(breaks: bool) -> Journal:
+    journal = unflushed()
+    redo(journal, "FLUSH", LSN - 512 - breaks)
+    return journal
+
+
+@case()
+def redo_checkpoint_within_flushed__first_write(breaks: bool) -> Journal:
+    """Before the first write that is seen everything up to its begin was written."""
+    journal = Journal().begin()
+    redo(journal, "CHECKPOINT", LSN)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN - breaks)
+    redo(journal, "FLUSH", LSN + 512)
+    return journal
+
+
+@case()
+def redo_flush_within_written__first_write(breaks: bool) -> Journal:
+    journal = Journal().begin()
+    redo(journal, "FLUSH", LSN)
+    redo(journal, "CHECKPOINT", LSN)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN - breaks)
+    return journal
+
+
+@case()
+def flushed_redo_survives_start__checkpoint(breaks: bool) -> Journal:
+    """What is below a checkpoint was flushed, seen or not."""
+    journal = unflushed(crashed=True)
+    redo(journal, "WRITE", LSN, start_lsn=LSN - 512 - breaks)
+    return journal
+
+
+@case()
+def flushed_redo_survives_start__first_flush(breaks: bool) -> Journal:
+    """Whether a write was seen or not."""
+    journal = writing()
+    journal.start(crashed=True)
+    redo(journal, "FLUSH", LSN - breaks)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    return journal
+
+
+@case()
+def flushed_redo_survives_start__flush_after_write(breaks: bool) -> Journal:
+    journal = writing()
+    journal.start(crashed=True)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    redo(journal, "FLUSH", LSN - breaks)
+    return journal
+
+
 # LSNs elsewhere
 
 
