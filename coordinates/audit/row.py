@@ -348,7 +348,7 @@ def _journal_side(evidence: RowEvidence, server: Server) -> dict[str, Any]:
     return {
         "journal_gtid_set": _text(evidence.lag.journal_gtid_set),
         "commit_lag": None if missing is None else missing.count(),
-        "commit_lag_max": server.commit_lag_max,
+        "commit_lag_max": evidence.lag.commit_lag_max,
         "commits_are_ordered": server.commits_are_ordered,
         "logs_everything": server.logs_everything,
         **_log_coordinates(

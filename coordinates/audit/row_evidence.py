@@ -5,7 +5,7 @@ Nothing is decided here and nothing is changed. Each function makes the evidence
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -228,7 +228,7 @@ def lag_evidence(row: Row, executed: ExecutedEvidence) -> LagEvidence:
         if row.ts - ts >= SETTLE_US:
             due = due | unsettled
     is_behind = gtids is not None and logged is not None and not logged <= gtids
-    return LagEvidence(
+    evidence = LagEvidence(
         gtid_executed=gtids,
         journal_gtid_set=logged,
         commit_lag_max=server.commit_lag_max,
@@ -240,6 +240,23 @@ def lag_evidence(row: Row, executed: ExecutedEvidence) -> LagEvidence:
         due=due,
         lost=history.lost,
     )
+    if (
+        server.is_atomic
+        and server.number("commit_lag_max") is None
+        and not _is_named(executed, evidence)
+    ):
+        # The row is one instant: nothing is between the log and gtid_executed.
+        return replace(evidence, commit_lag_max=0, knows_commit_lag_max=True)
+    return evidence
+
+
+def _is_named(executed: ExecutedEvidence, evidence: LagEvidence) -> bool:
+    """Whether another rule says of what is missing that it is: a set that fell, or a hole."""
+    gtids, previous = executed.gtid_executed, executed.previous_gtid_executed
+    has_fallen = gtids is not None and previous is not None and not previous <= gtids
+    missing = evidence.missing() or GtidSet.EMPTY
+    known = evidence.known_holes | evidence.late_recovered | evidence.lost
+    return has_fallen or not missing.isdisjoint(known | evidence.holes()[0])
 
 
 def _groups(row: Row) -> LoggedGroups | None:

@@ -151,7 +151,7 @@ class LagEvidence:
     heals="held",
     claim=(
         "At most as many logged groups are missing from gtid_executed as sessions and applier"
-        " workers can be committing at once."
+        " workers can be committing at once; none in profile wl9452, whose rows are one instant."
     ),
     why=(
         "Between the flush stage, which logs a group, and the commit stage, which executes it,"
@@ -182,7 +182,7 @@ class LagEvidence:
             "{count}",
             "GTIDs of the binary log up to the coordinate, not in gtid_executed",
             "at most {maximum}",
-            "max_connections and applier workers, or commit_lag_max",
+            "max_connections and applier workers, commit_lag_max, or profile wl9452",
         ),
     },
 )

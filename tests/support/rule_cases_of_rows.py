@@ -75,6 +75,14 @@ def commit_lag_bounded(breaks: bool) -> Journal:
 
 
 @case()
+def commit_lag_bounded__one_instant(breaks: bool) -> Journal:
+    """WL#9452 reads position and set at one instant: nothing is between the two."""
+    journal = source(3, profile="wl9452" if breaks else "mysql-8.0")
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-2"
+    return journal
+
+
+@case()
 def commit_lag_is_suffix(breaks: bool) -> Journal:
     journal = source(5, binlog_order_commits=breaks)
     local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3:5"
