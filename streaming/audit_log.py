@@ -45,7 +45,7 @@ SEGMENT_COST_MIN = 1 << 20
 """A segment holds at least blocks of this cost, in bytes."""
 ROW_COST = 2048
 """What reading a block again costs beside its bytes: as much as so many bytes."""
-STATE_COST = 16 * ROW_COST
+STATE_COST = 32 * ROW_COST
 """What a state costs beside its bytes, which are few of an instance on which nothing happens."""
 
 MOVED_AHEAD = 1.25

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +32,7 @@ _FACTORS = np.random.default_rng(2**14).integers(
 ) | np.uint64(1)
 _OF_ABSENT = 2**32
 """No value has it, and as the last of all it is where ABSENT points to."""
+_INDEXED = [(row, name) for row, name in enumerate(COLUMNS) if name in INDEX_COLUMNS]
 
 
 @dataclass(slots=True, eq=False)
@@ -88,33 +89,31 @@ def record_hashes(blocks: Sequence[Block]) -> Hashes:
     Args:
         blocks: At least one; each follows the one before.
     """
-    mixed = np.zeros(sum(map(len, blocks)), dtype=np.uint64)
-    for factor, name in zip(_FACTORS[1:], COLUMNS, strict=True):
-        columns: list[npt.NDArray[Any]] = [block.columns[name] for block in blocks]
-        if name in INDEX_COLUMNS:
-            columns = _hashes_of_values(columns, [block.dictionaries[name] for block in blocks])
-        numbers = np.concatenate(columns, dtype=np.uint64, casting="unsafe")
-        numbers *= factor
-        mixed += numbers
-    first = blocks[0].first_sequence
-    texts = {
-        block.first_sequence - first + index: zlib.crc32(text.encode())
-        for block in blocks
-        for index, text in block.texts.items()
-    }
+    # By column and record: few operations on all of them, as a block may have but one record.
+    values = np.concatenate([_values_of(block) for block in blocks], axis=1)
+    texts: dict[int, int] = {}
+    at = 0
+    for block in blocks:
+        texts |= {at + index: zlib.crc32(text.encode()) for index, text in block.texts.items()}
+        at += len(block)
+    values *= _FACTORS[1:, None]
+    mixed = np.add.reduce(values)
     mixed[list(texts)] += np.array([*texts.values()], dtype=np.uint64) * _FACTORS[0]
     mixed ^= mixed >> np.uint64(32)
     hashes: Hashes = (mixed * _FACTORS[0] >> np.uint64(32)).astype(np.uint32)
     return hashes
 
 
-def _hashes_of_values(
-    columns: list[npt.NDArray[Any]], dictionaries: list[tuple[str, ...]]
-) -> list[npt.NDArray[Any]]:
-    if len(columns) > 1 and dictionaries.count(dictionaries[0]) == len(dictionaries):
-        columns, dictionaries = [np.concatenate(columns)], dictionaries[:1]
-    hashes = []
-    for column, values in zip(columns, dictionaries, strict=True):
-        names = (zlib.crc32(value.encode()) for value in values)
-        hashes.append(np.array([*names, _OF_ABSENT], dtype=np.uint64)[column])
-    return hashes
+def _values_of(block: Block) -> npt.NDArray[np.uint64]:
+    """All columns, one below the other; instead of an index what it stands for, by hash."""
+    columns = [block.columns[name] for name in COLUMNS]
+    values: npt.NDArray[np.uint64] = np.concatenate(columns, dtype=np.uint64, casting="unsafe")
+    values = values.reshape(len(COLUMNS), -1)
+    for row, name in _INDEXED:
+        meanings = block.dictionaries[name]
+        if meanings:
+            hashes = [*(zlib.crc32(text.encode()) for text in meanings), _OF_ABSENT]
+            values[row] = np.array(hashes, dtype=np.uint64)[block.columns[name]]
+        else:
+            values[row] = _OF_ABSENT
+    return values

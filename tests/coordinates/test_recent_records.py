@@ -1,0 +1,59 @@
+"""A record's hash is of its content, wherever its block begins and however it numbers names."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tallystick.coordinates.audit.recent_records import record_hashes
+from tallystick.coordinates.events.journal import (
+    COLUMNS,
+    INDEX_COLUMNS,
+    Block,
+    concatenate,
+    cut_into_blocks,
+)
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tests.support.journals import UUID_A, Journal
+
+
+def block_of() -> Block:
+    """A journal with texts, file names and GTIDs."""
+    journal = Journal("a", UUID_A, 1).begin()
+    journal.groups(5)
+    journal.row()
+    return concatenate([*blocks_from_lines(journal.lines())])
+
+
+@pytest.mark.parametrize("size", [1, 2, 7])
+def test_hashes_do_not_depend_on_blocks(size):
+    """Small blocks name only what is in them."""
+    block = block_of()
+    whole, parts = record_hashes([block]), cut_into_blocks(block, size)
+    assert len(set(whole.tolist())) == len(block)
+    assert record_hashes(parts).tolist() == whole.tolist()
+    assert np.concatenate([record_hashes([one]) for one in parts]).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name not in INDEX_COLUMNS])
+def test_each_value_counts(name):
+    """One value of one record is another: only that record's hash is."""
+    block = block_of()
+    column = block.columns[name].copy()
+    column[3] += 1
+    changed = replace(block, columns=block.columns | {name: column})
+    assert (record_hashes([changed]) != record_hashes([block])).nonzero()[0].tolist() == [3]
+
+
+def test_each_name_and_text_counts():
+    """Names are hashed, not their indices."""
+    block = block_of()
+    files = tuple(name + "0" for name in block.files)
+    named = (block.columns["file"] >= 0).nonzero()[0].tolist()
+    other = record_hashes([replace(block, files=files)])
+    assert (other != record_hashes([block])).nonzero()[0].tolist() == named
+    texts = {row: text + " " for row, text in block.texts.items()}
+    other = record_hashes([replace(block, texts=texts)])
+    assert (other != record_hashes([block])).nonzero()[0].tolist() == sorted(texts)
