@@ -25,6 +25,7 @@ from tallystick.coordinates.results import (
 )
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.identity import instances_of
+from tallystick.coordinates.rules.innodb import CAPACITY_UNKNOWN
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
 from tallystick.coordinates.rules.observations import (
     FIELD_NOT_GIVEN,
@@ -32,7 +33,12 @@ from tallystick.coordinates.rules.observations import (
     LOG_NOT_READ,
     RELAY_LOG_NOT_READ,
 )
-from tallystick.coordinates.rules.redo_log import REDO_LOG_NOT_READ, REDO_RULES
+from tallystick.coordinates.rules.redo_log import (
+    COMMITS_NOT_BOUND,
+    REDO_EVENT_NOT_SEEN,
+    REDO_LOG_NOT_READ,
+    REDO_RULES,
+)
 from tallystick.coordinates.state_codec import COLLABORATOR, Bytes, encode, restore
 
 SUBJECT = "subject"
@@ -47,6 +53,10 @@ _UNREAD = tuple(
         FIELD_NOT_GIVEN,
         GTID_MODE_NOT_KNOWN,
     )
+)
+_REDO_UNSEEN = tuple(
+    why.code
+    for why in (REDO_LOG_NOT_READ, REDO_EVENT_NOT_SEEN, COMMITS_NOT_BOUND, CAPACITY_UNKNOWN)
 )
 _GAPS = {
     ObservationCode.JOURNAL_GAP,
@@ -309,7 +319,7 @@ def is_optional(check: Check, verdict: str) -> bool:
     What the audit cannot judge on a row that it calls CONSISTENT all the same (relay logs that
     nobody reads) does; comparisons and gaps do not.
     """
-    if check.reason == REDO_LOG_NOT_READ.code:
+    if check.reason in _REDO_UNSEEN:
         return True  # no other rule needs these events
     rule = RULES.get(check.rule)
     is_of_row = rule is not None and rule.scope in ("S", "T")

@@ -37,6 +37,7 @@ from tallystick.coordinates.rules.readable import (
     AnswerEvidence,
     snapshot_never_silently_empty,
 )
+from tallystick.coordinates.rules.redo_log import without_evidence
 from tallystick.coordinates.rules.redo_positions import (
     LSN_NOT_ACCEPTED,
     ROW_LSN_AT_ITS_INSTANT,
@@ -131,6 +132,9 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     )
     evidence = judge_instance(row)
     _leave_unseen_undecided(audit, checks)
+    if waiting.redo.written is not None:
+        for rule, answer in without_evidence(audit.redo.lacking()):
+            checks.take(rule, answer)
     _compare_with_redo(waiting, audit, checks)
     asked = judge_channels(row, audit.applied)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin

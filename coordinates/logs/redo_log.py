@@ -60,6 +60,8 @@ class RedoLogReader:
         capacity: What the files hold at most.
         shrinks_to: What they will hold as soon as the redo since the checkpoint is no more.
         overwritten_at: The checkpoint before which redo was reported as overwritten.
+        has_headers: Whether a write since the last start had its block's header.
+        has_commits: Whether a commit was seen since the last start.
         ts: Time of the last event.
     """
 
@@ -72,6 +74,8 @@ class RedoLogReader:
     capacity: int = UNKNOWN
     shrinks_to: int = UNKNOWN
     overwritten_at: int = UNKNOWN
+    has_headers: bool = False
+    has_commits: bool = False
     ts: int = 0
 
     def __post_init__(self) -> None:
@@ -90,6 +94,7 @@ class RedoLogReader:
         on_disk = self.floor, self.checkpoint, self.flushed
         self.floor = max(*on_disk, UNKNOWN if crashed else self.written)
         self.written = self.flushed = UNKNOWN
+        self.has_headers = self.has_commits = False
         self.settings_changed()
 
     def settings_changed(self) -> None:
@@ -118,6 +123,18 @@ class RedoLogReader:
         """The redo that recovery needs is so long: files that hold it may be as small now."""
         if self.shrinks_to != UNKNOWN and age <= self.shrinks_to:
             self.capacity, self.shrinks_to = self.shrinks_to, UNKNOWN
+
+    def lacking(self) -> set[str]:
+        """What was not seen of that which rules on the events need."""
+        known = {
+            "flush": self.flushed != UNKNOWN,
+            "checkpoint": self.checkpoint != UNKNOWN,
+            "block header": self.has_headers,
+            "commit": self.has_commits,
+            "capacity": self.capacity != UNKNOWN,
+            "bound": self._commit_policy() is not None,
+        }
+        return {kind for kind, is_known in known.items() if not is_known}
 
     # Reading
 
@@ -165,6 +182,8 @@ class RedoLogReader:
         if is_regular:
             self.written = int(written[-1])
             self.flushed = int(flushed[-1])
+            self.has_headers |= _has_headers(columns, indices[is_write])
+            self.has_commits |= bool(len(commits))
             if int(checkpoint[-1]) != self.checkpoint:
                 self.checkpoint = int(checkpoint[-1])
                 self.overwritten_at = UNKNOWN
@@ -194,6 +213,7 @@ class RedoLogReader:
     def _check_header(self, event: Event) -> None:
         number, length = last_block(event.value)
         given_number, given_length = event.sequence_number, event.last_committed
+        self.has_headers |= (given_number, given_length) != (ABSENT, ABSENT)
         if given_number not in (ABSENT, number) or given_length not in (ABSENT, length):
             self._report(
                 AnomalyKind.REDO_BLOCK_HEADER_DIFFERS,
@@ -301,6 +321,7 @@ class RedoLogReader:
         return None if policy is None else flushed if policy == "1" else written
 
     def _commit(self, lsn: int) -> None:
+        self.has_commits = True
         policy = self._commit_policy()
         limit, done = self._flush_limit() if policy == "1" else (self.written, _WRITTEN)
         if policy is not None and limit != UNKNOWN and lsn > limit:
@@ -320,6 +341,11 @@ class RedoLogReader:
 def _so_far(is_one: Array, lsns: Array, before: int) -> Array:
     """The highest number of one kind up to each event."""
     return np.maximum.accumulate(np.maximum(np.where(is_one, lsns, before), before))
+
+
+def _has_headers(columns: dict[str, Array], writes: Array) -> bool:
+    names = ("sequence_number", "last_committed")
+    return any(bool((columns[name][writes] != ABSENT).any()) for name in names)
 
 
 def _headers_agree(columns: dict[str, Array], writes: Array, ends: Array) -> bool:

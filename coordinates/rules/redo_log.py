@@ -6,14 +6,31 @@ They come from `redo` records (docs/journal.md); without such records none of th
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family, Lack
+from tallystick.coordinates.rules.innodb import CAPACITY_UNKNOWN
+from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import DURABILITY, INNODB_STATUS, LSNS, REDO_CAPACITY
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
 
 REDO_LOG_NOT_READ = reason(
     "redo_log_not_read",
     "no event of InnoDB's redo log was seen since the last start or gap",
+    Lack.SETTING,
+)
+REDO_EVENT_NOT_SEEN = reason(
+    "redo_event_not_seen",
+    "events of InnoDB's redo log were seen, but no {kind} since the last start or gap",
+    Lack.SETTING,
+)
+COMMITS_NOT_BOUND = reason(
+    "commits_not_bound",
+    "innodb_flush_log_at_trx_commit is 0 or not known, or the redo log is disabled",
     Lack.SETTING,
 )
 _UNSEEN = "the journal has no event of the redo log, or none since the last start or gap"
@@ -111,7 +128,7 @@ REDO_FLUSH_WITHIN_WRITTEN = register(
         heals="data",
         claim="The flushed LSN is never beyond what was written.",
         why="The log flusher syncs the files; what is still in the log buffer is in no file.",
-        undecided_when=_UNSEEN,
+        undecided_when=f"{_UNSEEN}, or no flush",
         sources=(_SOURCE, "WL#10310"),
         remedy=(
             "Check the observer: a write is missing, or reported after its flush. If it is true,"
@@ -145,7 +162,7 @@ REDO_CHECKPOINT_WITHIN_FLUSHED = register(
             " its newest change is flushed. Recovery begins at the checkpoint: beyond the flushed"
             " redo it would find nothing."
         ),
-        undecided_when=_UNSEEN,
+        undecided_when=f"{_UNSEEN}, or no checkpoint",
         sources=(_SOURCE, "MySQL manual: InnoDB Checkpoints"),
         remedy=(
             "Do not restart the server before its redo log and the error log are checked; take a"
@@ -329,8 +346,8 @@ COMMIT_REDO_DURABLE = register(
             " finds every logged group in the engine."
         ),
         undecided_when=(
-            f"{_UNSEEN}, the server's innodb_flush_log_at_trx_commit is not known or 0, or its redo"
-            " log is disabled"
+            f"{_UNSEEN}, or no commit; the server's innodb_flush_log_at_trx_commit is not known or"
+            " 0, or its redo log is disabled"
         ),
         sources=("MySQL manual: innodb_flush_log_at_trx_commit", _SOURCE),
         remedy=(
@@ -364,3 +381,26 @@ REDO_RULES = frozenset(
     }
 )
 """The rules on the redo log's events: they hold where such events were read."""
+
+_NEEDED = {
+    REDO_FLUSH_WITHIN_WRITTEN: ("flush",),
+    REDO_CHECKPOINT_WITHIN_FLUSHED: ("checkpoint",),
+    REDO_BLOCK_HEADER_AGREES: ("block header",),
+    REDO_KEPT_UNTIL_CHECKPOINT: ("checkpoint", "capacity"),
+    COMMIT_REDO_DURABLE: ("bound", "commit"),
+}
+
+
+def without_evidence(lacking: Collection[str]) -> Iterator[tuple[Rule, Undecided]]:
+    """The rules on the redo log's events that hold only because nothing could break them.
+
+    Args:
+        lacking: What was not seen: kinds of events, a block header, the capacity, or the setting
+            that bounds commits (``bound``).
+    """
+    for rule, needed in _NEEDED.items():
+        for kind in needed:
+            if kind in lacking:
+                why = {"capacity": CAPACITY_UNKNOWN, "bound": COMMITS_NOT_BOUND}.get(kind)
+                yield rule, Undecided(why) if why else Undecided(REDO_EVENT_NOT_SEEN, kind=kind)
+                break

@@ -230,6 +230,47 @@ def test_without_settings_neither_commits_nor_capacity_are_judged():
     assert [] == audit(journal).findings
 
 
+NOTHING_SEEN = {
+    "redo_flush_within_written": "redo_event_not_seen",
+    "redo_checkpoint_within_flushed": "redo_event_not_seen",
+    "redo_block_header_agrees": "redo_event_not_seen",
+    "redo_kept_until_checkpoint": "redo_event_not_seen",
+    "commit_redo_durable": "commits_not_bound",
+}
+"""The rules on the redo log's events that need more than a write, and why they are undecided."""
+
+
+@pytest.mark.parametrize(
+    ("variables", "events", "otherwise"),
+    [
+        ({}, [], {}),
+        ({}, ["FLUSH"], {"redo_flush_within_written": ""}),
+        ({}, ["CHECKPOINT"],
+         {"redo_checkpoint_within_flushed": "", "redo_kept_until_checkpoint": "capacity_unknown"}),
+        ({"innodb_redo_log_capacity": FILES}, ["CHECKPOINT"],
+         {"redo_checkpoint_within_flushed": "", "redo_kept_until_checkpoint": ""}),
+        ({"innodb_flush_log_at_trx_commit": 1}, ["COMMIT"], {"commit_redo_durable": ""}),
+        ({"innodb_flush_log_at_trx_commit": 1}, [], {"commit_redo_durable": "redo_event_not_seen"}),
+        ({"innodb_flush_log_at_trx_commit": 0}, ["COMMIT"], {}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("has_header", [True, False])
+def test_rules_that_nothing_could_break_are_undecided(variables, events, otherwise, has_header):
+    """They do not count as kept; the row is as consistent as without the redo log."""
+    journal = Journal(**variables).begin()
+    header = {"block_number": last_block(LSN)[0]} if has_header else {}
+    redo(journal, "WRITE", LSN, start_lsn=LSN - 1024, **header)
+    for redo_type in events:
+        redo(journal, redo_type, LSN)
+    row = journal.row()
+    row["row"]["STORAGE_ENGINES"]["InnoDB"] = {"LSN": LSN, "LSN_checkpoint": LSN}
+    result = audit(journal)
+    found = {check.rule: check.reason for check in result.cuts[0].checks}
+    expected = NOTHING_SEEN | otherwise | ({"redo_block_header_agrees": ""} if has_header else {})
+    assert {rule: found.get(rule, "") for rule in NOTHING_SEEN} == expected
+    assert result.verdicts == ["CONSISTENT"]
+
+
 # While the capacity shrinks
 
 
