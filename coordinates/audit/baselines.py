@@ -86,8 +86,8 @@ class Baselines:
     """Whether changes wrote no redo at some time since the row before."""
     had_binlog: bool | None = None
     """Whether the previous row named a binary log file."""
-    oldest_file: int | None = None
-    """Number of the oldest binary log file at the previous row."""
+    oldest_file: str | None = None
+    """The oldest binary log file at the previous row."""
     channels: dict[str, ChannelBaselines] = field(default_factory=dict)
     has_row: bool = False
     may_filter: bool = False

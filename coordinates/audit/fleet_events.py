@@ -44,7 +44,8 @@ class FleetEventKind(str, Enum):
     PURGED = "purged"
     """body: ``binlog_lineage``, ``base_name``, ``file_number`` of the oldest file kept."""
     LINEAGE = "lineage"
-    """A new binlog lineage began (RESET, clone, restore). body: ``binlog_lineage``, ``reason``."""
+    """A new binlog lineage began (RESET, clone, restore), or files of another base name did
+    (``renamed``). body: ``binlog_lineage``, ``reason``."""
     RECEIVED = "received"
     """Complete groups queued in a relay log. body: ``channel``, ``channel_lineage``,
     ``source_base_name``, ``source_file_number``, ``follows_hole`` (bool: part of the relay log is

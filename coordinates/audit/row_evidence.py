@@ -25,11 +25,7 @@ from tallystick.coordinates.rules.executed_set import ExecutedEvidence, Growth
 from tallystick.coordinates.rules.innodb import RedoEvidence
 from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.purged_set import PurgedEvidence
-from tallystick.coordinates.values.binlog import (
-    LogCoordinates,
-    format_log_file_name,
-    parse_log_file_name,
-)
+from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -276,7 +272,7 @@ def purged_evidence(row: Row) -> PurgedEvidence:
     fallen: Any = history.fallen.get("purged")
     oldest = binlog.oldest_file
     if state.binary_logs:
-        oldest = parse_log_file_name(state.binary_logs[0][0])[1]
+        oldest = state.binary_logs[0][0]
     return PurgedEvidence(
         gtid_purged=state.purged,
         gtid_executed=state.executed,
@@ -286,8 +282,7 @@ def purged_evidence(row: Row) -> PurgedEvidence:
         logged=binlog.logged.freeze(),
         grouped=binlog.grouped.freeze(),
         lost_from_log=_lost_from_log(row),
-        oldest_number=oldest,
-        oldest_file=_file_name(binlog, oldest),
+        oldest_file=oldest,
         oldest_previous=None if oldest is None else binlog.previous.get(oldest),
         is_oldest_as_before=oldest == history.oldest_file,
         binary_logs=state.binary_logs,
@@ -298,12 +293,6 @@ def purged_evidence(row: Row) -> PurgedEvidence:
         prepared_xa=state.prepared_xa,
         executed_first=state.executed_first,
     )
-
-
-def _file_name(binlog: BinlogReader, number: int | None) -> str | None:
-    if binlog.base_name is None or number is None:
-        return None
-    return format_log_file_name(binlog.base_name, number)
 
 
 def _lost_from_log(row: Row) -> GtidSet:

@@ -255,7 +255,7 @@ def _accept_purged(row: Row, evidence: PurgedEvidence) -> None:
     _note_fall(history.fallen, "purged", purged, evidence.previous_gtid_purged)
     is_known = evidence.has_binlog and evidence.oldest_previous is not None
     if is_known and not evidence.lost_from_log and not evidence.list_changed:
-        history.oldest_file = evidence.oldest_number
+        history.oldest_file = evidence.oldest_file
     if row.checks.is_broken(purged_within_executed, purged_matches_oldest_file, purged_monotone):
         state.purged = None
     else:

@@ -20,7 +20,11 @@ from tallystick.coordinates.logs.binlog_framing import (
 from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, Mark
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.state_codec import TRANSIENT
-from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.values.binlog import (
+    EventType,
+    format_log_file_name,
+    parse_log_file_name,
+)
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
@@ -50,7 +54,8 @@ class BinlogReader(BinlogFileReader):
     """The binary log.
 
     Attributes:
-        lineage: How many times the binary log began anew; 0 for the first.
+        lineage: How many times the binary log, or the numbers of its files, began anew; 0 for the
+            first.
         logged: L so far: Previous_gtids of all files and the GTIDs of all complete groups.
         logged_is_complete: False while part of the log was missed and no PREVIOUS_GTIDS has closed
             the gap; then `logged` is a lower bound.
@@ -59,8 +64,8 @@ class BinlogReader(BinlogFileReader):
         maybe_empty: Those of `grouped` of which that is not remembered, as there were too many.
         local: GTIDs of other servers' UUIDs that this server logged under its own server id.
         of_unknown_writer: Those whose server id, or this server's own one, is not known.
-        previous: Previous_gtids of each file seen and still kept, by file number.
-        oldest_file: Number of the oldest file kept as far as the journal has it, None unknown.
+        previous: Previous_gtids of each file seen and still kept, by its name, the oldest first.
+        oldest_file: The oldest file kept as far as the journal has it, None unknown.
         table_only: GTIDs that a PREVIOUS_GTIDS added without a group: they must be purged ones.
         xid_groups: The first groups that ended in XID since the last log_status row.
     """
@@ -74,8 +79,8 @@ class BinlogReader(BinlogFileReader):
     file_set: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     local: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     of_unknown_writer: GrowingGtidSet = field(default_factory=GrowingGtidSet)
-    previous: dict[int, GtidSet] = field(default_factory=dict)
-    oldest_file: int | None = None
+    previous: dict[str, GtidSet] = field(default_factory=dict)
+    oldest_file: str | None = None
     table_only: GtidSet = GtidSet.EMPTY
     xid_groups: list[tuple[int, int]] = field(default_factory=list)
     base_has_past: bool = False
@@ -94,6 +99,12 @@ class BinlogReader(BinlogFileReader):
                 return False
             # Behind a gap: a RESET went unseen, or the observer began anew further back.
             self.begin_lineage("unseen")
+        elif self.base_name not in (None, base_name):
+            name = format_log_file_name(base_name, file_number)
+            if self.end >= 0 and name in self.previous:
+                self._drop_again(event, name)
+                return False
+            self._begin_names()
         if is_known:
             self._check_next_number(base_name, file_number)
             self._file_ended(self.file_number, self.end)
@@ -107,7 +118,7 @@ class BinlogReader(BinlogFileReader):
                 self.group_state = GroupState.IDLE
         if self.base_name is None and self.oldest_file is None and file_number == FIRST_NUMBER:
             # Of another first file nobody knows how many are older.
-            self.oldest_file = file_number
+            self.oldest_file = format_log_file_name(base_name, file_number)
         self.base_name = base_name
         self.file_number = file_number
         self.is_closed = False
@@ -125,17 +136,38 @@ class BinlogReader(BinlogFileReader):
             self.group_state = GroupState.RESYNC
         return True
 
+    def _begin_names(self) -> None:
+        """Files of another base name: positions of old ones mean nothing among their numbers.
+
+        The index goes on, and what the log holds stays.
+        """
+        if self.end >= 0:
+            self._file_ended(self.file_number, self.end)
+        else:
+            # Behind a gap: a RESET may have gone unseen, and old names been given out again.
+            self.previous = {}
+        self.emit_gathered()
+        self.window.clear()
+        self.lineage += 1
+        self.reporter.fleet_event(
+            FleetEventKind.LINEAGE, {"binlog_lineage": self.lineage, "reason": "renamed"}
+        )
+
     def _check_old_file(self, event: Event, file_number: int) -> None:
         """An event of a file before the present one can only be a second delivery."""
         present, self.file_number = self.file_number, file_number
-        if not self._is_redelivery(event) and not self._redelivering:
-            self.reporter.dropped(
-                DroppedEvents.REDELIVERED_LATE,
-                at=f"{self.file_name}:{event.start}",
-                file=self.file_name,
-            )
+        if not self._is_redelivery(event):
+            self._drop_again(event, self.file_name)
         self._redelivering = True
         self.file_number = present
+
+    def _drop_again(self, event: Event, file: str) -> None:
+        """A second delivery of what is not remembered."""
+        if not self._redelivering:
+            self.reporter.dropped(
+                DroppedEvents.REDELIVERED_LATE, at=f"{file}:{event.start}", file=file
+            )
+        self._redelivering = True
 
     def _file_ended(self, file_number: int, end: int) -> None:
         self.emit_gathered()
@@ -245,7 +277,7 @@ class BinlogReader(BinlogFileReader):
         self.logged.add_set(previous)
         self.logged_is_complete = True
         self.file_set = GrowingGtidSet(previous)
-        self.previous[self.file_number] = previous
+        self.previous[self.file_name] = previous
         self.emit_gathered()
         self.reporter.fleet_event(
             FleetEventKind.PREVIOUS,
@@ -486,8 +518,13 @@ class BinlogReader(BinlogFileReader):
                 to_file=to_file,
                 file=self.file_name,
             )
-        self.oldest_file = number
-        self.previous = {n: gtids for n, gtids in self.previous.items() if n >= number}
+        self.oldest_file = to_file
+        names = list(self.previous)
+        if to_file in self.previous:
+            gone = set(names[: names.index(to_file)])
+        else:
+            gone = {name for name in names if _is_older(name, base_name, number)}
+        self.previous = {n: gtids for n, gtids in self.previous.items() if n not in gone}
         self.reporter.fleet_event(
             FleetEventKind.PURGED,
             {"binlog_lineage": self.lineage, "base_name": base_name, "file_number": number},
@@ -540,6 +577,11 @@ class BinlogReader(BinlogFileReader):
         )
         found: npt.NDArray[np.int64] = rows[earlier]
         return found
+
+
+def _is_older(name: str, base_name: str, number: int) -> bool:
+    base, own_number = parse_log_file_name(name)
+    return base == base_name and own_number < number
 
 
 def _by_sid(scan: GroupScan) -> list[tuple[int, Array]]:

@@ -141,6 +141,8 @@ class AppliedGroups:
     def learn(self, fleet_events: Sequence[FleetEvent], own_server_id: int | None) -> None:
         """Take what was read of the logs since the last call."""
         for event in fleet_events:
+            if event.kind is FleetEventKind.LINEAGE and event.body["reason"] == "renamed":
+                self._number_anew()
             sids = event.arrays.get("group_sid")
             if sids is None or not np.count_nonzero(sids == -1):
                 continue
@@ -194,6 +196,13 @@ class AppliedGroups:
                 )
         while len(self.logged) > REMEMBERED_MAX:
             del self.logged[next(iter(self.logged))]
+
+    def _number_anew(self) -> None:
+        """Files of another base name follow: all that was logged is in an older file."""
+        self.logged = {
+            origin: [(0, end, boot) for _, end, boot in ends]
+            for origin, ends in self.logged.items()
+        }
 
     def started(self, recovered: tuple[int, int] | None, *, crashed: bool) -> None:
         """A boot: what lies beyond the recovered end of the binary log never was."""

@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed, sql
 from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.values.binlog import format_log_file_name
 from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import Gtid, GtidSet
 
@@ -410,14 +411,14 @@ class GtidPersistence:
     # Rows
 
     def gtid_table(
-        self, state: ServerState, requested_at: object, previous: Mapping[int, GtidSet]
+        self, state: ServerState, requested_at: object, previous: Mapping[str, GtidSet]
     ) -> GtidTable:
         """The table of a row beside the file that the previous row named.
 
         Args:
             state: The row.
             requested_at: When the row was asked for, if that is known.
-            previous: Previous_gtids of the binary log's files, by number.
+            previous: Previous_gtids of the binary log's files, by their names.
         """
         last, position = self._file, state.position
         names_later_file = (
@@ -429,7 +430,7 @@ class GtidPersistence:
         return GtidTable(
             state.gtid_table,
             state.executed,
-            None if last is None else previous.get(last[1]),
+            None if last is None else previous.get(format_log_file_name(*last[:2])),
             is_read_later=last is not None
             and isinstance(requested_at, int)
             and requested_at >= last[2],

@@ -65,7 +65,7 @@ class PurgedEvidence:
         logged: What its binary log holds.
         grouped: Of it, what groups that were seen hold.
         lost_from_log: Own GTIDs that count as purged, though the log holds older ones.
-        oldest_number, oldest_file: The oldest file that is kept.
+        oldest_file: The oldest file that is kept.
         oldest_previous: Its PREVIOUS_GTIDS.
         is_oldest_as_before: Whether it was the oldest at the previous row.
         binary_logs: The server's list, each file's name and length.
@@ -84,7 +84,6 @@ class PurgedEvidence:
     logged: GtidSet = GtidSet.EMPTY
     grouped: GtidSet = GtidSet.EMPTY
     lost_from_log: GtidSet = GtidSet.EMPTY
-    oldest_number: int | None = None
     oldest_file: str | None = None
     oldest_previous: GtidSet | None = None
     is_oldest_as_before: bool = False
@@ -319,11 +318,12 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
     severity=Severity.ERROR,
     heals="held",
     claim=(
-        "The binary log files kept are numbered without a hole; a purge removes only the"
-        " oldest and never the active one; a start opens the next number."
+        "The binary log files kept of one base name are numbered without a hole; a purge removes"
+        " only the oldest and never the active one; a start opens the next number."
     ),
     why=(
-        "The server alone names files, one higher each time, and removes them from the old end"
+        "The server alone names files, one higher each time, or after a start with another"
+        " log_bin at the next number free for that name, and removes them from the old end"
         " of its index. It never appends to a file of an earlier boot. A missing number is a"
         " missing piece of history. A file that is listed and not there has length 0."
     ),
@@ -390,14 +390,15 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
 def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
     """The server lists what its index names, with length 0 for what it cannot open.
 
-    The last file may be about to be made.
+    The last file may be about to be made. Under another base name the numbers begin at the next
+    one that the directory has free for it.
     """
     logs = e.binary_logs
     if logs is None:
         return Undecided(NOT_LISTED)
     names = [parse_log_file_name(name) for name, _ in logs]
     for (base_before, before), (base_name, number) in pairwise(names):
-        if (base_before, before + 1) != (base_name, number):
+        if base_before == base_name and before + 1 != number:
             absent = format_log_file_name(base_before, before + 1)
             return Broken(
                 "missing_number",

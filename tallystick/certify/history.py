@@ -238,7 +238,7 @@ class History:
     def _log_began(self, event: FleetEvent) -> None:
         log = self.newest
         if log is not None:
-            log.is_ended = event.body["reason"] != "unseen"
+            log.is_ended = event.body["reason"] not in ("unseen", "renamed")
         self._span += 1
         self._lineage = event.body["binlog_lineage"]
 
