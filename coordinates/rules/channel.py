@@ -267,8 +267,8 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     evidence=ChannelEvidence,
     cases={
         "passed": Case(
-            "The applier has passed {missing:gtids} in the relay log, but it is neither executed"
-            " nor logged.",
+            "The applier has passed {missing:gtids} in the relay log, but {missing:it is|they are}"
+            " neither executed nor logged.",
             "{gtid_executed:gtids}",
             "gtid_executed of log_status",
             "{missing:gtids}",
@@ -276,7 +276,7 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
         ),
         "passed_in_source_log": Case(
             "The applier has passed {witness:gtids}, which instance {source} logged before"
-            " {file}:{position}, but the replica has not executed it.",
+            " {file}:{position}, but the replica has not executed {witness:it|them}.",
             "{executed:gtids}",
             "gtid_executed of the replica",
             "everything before the executed position",
@@ -353,7 +353,8 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
         ),
         "cut": Case(
             "The relay log held {wrong:gtids} when the server was stopped in order, and after its"
-            " start neither the relay log nor Retrieved_Gtid_Set has it: a file was cut.",
+            " start neither the relay log nor Retrieved_Gtid_Set has {wrong:it|them}: a file was"
+            " cut.",
             "{retrieved:gtids}",
             "Retrieved_Gtid_Set",
             "{wrong:gtids} as well",

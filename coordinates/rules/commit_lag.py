@@ -233,8 +233,9 @@ def commit_lag_bounded(e: LagEvidence) -> RowAnswer:
     evidence=LagEvidence,
     cases={
         "hole": Case(
-            "{holes:gtids} is logged before {last}, which is executed, but is not executed itself,"
-            " though commits are ordered.",
+            "{holes:gtids} {holes:is|are} logged before {last}, which is executed, but"
+            " {holes:is not executed itself|are not executed themselves}, though commits are"
+            " ordered.",
             "{executed:gtids}",
             "gtid_executed of log_status",
             "{holes:gtids} before {last}",
@@ -296,7 +297,8 @@ def commit_lag_is_suffix(e: LagEvidence) -> RowAnswer:
     evidence=LagEvidence,
     cases={
         "never_executed": Case(
-            "{lost:gtids} was logged more than {seconds} s ago and is still not executed.",
+            "{lost:gtids} {lost:was|were} logged more than {seconds} s ago and {lost:is|are} still"
+            " not executed.",
             "{executed:gtids}",
             "gtid_executed of log_status",
             "{lost:gtids}",

@@ -159,7 +159,7 @@ CRITICAL_SEQUENCE_IN_ZONE = register(
             "outside_at_validity_point": Case(
                 (
                     "At the validity point thread {thread} had logged a change of {taken:list} and"
-                    " not unlocked it, without being in the zone."
+                    " not unlocked {taken:it|them}, without being in the zone."
                 ),
                 "thread {thread} outside, tables {tables:list}",
                 "journal",
@@ -169,7 +169,7 @@ CRITICAL_SEQUENCE_IN_ZONE = register(
             "logged_outside": Case(
                 (
                     "Thread {thread} wrote a change of {taken:list} to the binary log while the"
-                    " zone was closed for a backup of it, without being in the zone."
+                    " zone was closed for a backup of {taken:it|them}, without being in the zone."
                 ),
                 "thread {thread} outside, tables {tables:list}",
                 "journal",

@@ -119,9 +119,15 @@ def verified_by(rule: Rule) -> Iterator[str]:
 def template(text: str) -> str:
     """A template of the registry with `<name>` for each of its values."""
     return "".join(
-        literal + ("" if name is None else _PLACES.get(spec or "", "<{}>").format(name))
+        literal + ("" if name is None else _place(name, spec or ""))
         for literal, name, spec, _ in Formatter().parse(text)
     )
+
+
+def _place(name: str, spec: str) -> str:
+    """A value; a text that depends on how many it has as for several."""
+    _, is_choice, many = spec.partition("|")
+    return many if is_choice else _PLACES.get(spec, "<{}>").format(name)
 
 
 _PLACES: Final = {

@@ -190,7 +190,8 @@ class ExecutedEvidence:
     ),
     cases={
         "not_logged": Case(
-            "{excess:gtids} is executed, but neither logged up to {position} nor purged.",
+            "{excess:gtids} {excess:is|are} executed, but neither logged up to {position} nor"
+            " purged.",
             "{executed:gtids}",
             "gtid_executed of log_status",
             "{logged:gtids}",
@@ -254,7 +255,7 @@ def executed_within_logged(e: ExecutedEvidence) -> RowAnswer:
     columns=("gtid_executed", "gtid_owned"),
     cases={
         "owned_and_executed": Case(
-            "{both:gtids} is owned by a session and executed at the same time.",
+            "{both:gtids} {both:is|are} owned by a session and executed at the same time.",
             "{owned:gtids}",
             "@@gtid_owned",
             "nothing of {executed:gtids}",
@@ -307,7 +308,8 @@ def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
     columns=("gtid_executed", "previous_gtid_executed"),
     cases={
         "lost": Case(
-            "{lost:gtids} was executed at an earlier row and is not any more.",
+            "{lost:gtids} {lost:was|were} executed at an earlier row and {lost:is|are} not any"
+            " more.",
             "{executed:gtids}",
             "gtid_executed of this collection",
             "{previous:gtids}",
@@ -369,7 +371,8 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
     evidence=ExecutedEvidence,
     cases={
         "nothing_brought_it": Case(
-            "{grown:gtids} became executed, but no relay log held it and nothing here wrote it.",
+            "{grown:gtids} became executed, but no relay log held {grown:it|them} and nothing here"
+            " wrote {grown:it|them}.",
             "{grown:gtids}",
             "gtid_executed of this row without that of the last accepted row",
             "received, written here, or assigned to gtid_purged",

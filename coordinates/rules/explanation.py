@@ -5,8 +5,10 @@ specifications they know
 
 - ``{gtids:gtids}``: a GTID set; of a long one the first intervals and how much is left out,
 - ``{us:seconds}``: microseconds as seconds,
-- ``{ts:moment}``: microseconds since 1970 in UTC,
+- ``{ts:moment}``: microseconds since 1970 in UTC; ``{ts:instant}``: to the microsecond,
 - ``{count:n transaction}``: a number with its noun, in the plural unless it is one,
+- ``{gtids:is|are}``: the first text where a GTID set has one GTID, a list one name, or a number is
+  one, else the second,
 - ``{names:list}``: a list as text,
 - ``{gtid:group}``: a GTID, or that the group is anonymous where it is empty,
 - ``{table:content}``: rows and checksum of a table,
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
 
 INTERVALS_SHOWN = 12
 _MANY = "n "
+_OR = "|"
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _A_YEAR_US = 365 * 86_400 * 1_000_000
 _coordinate = re.compile(r"(?:\./)?(.+\.[0-9]{6,}):([0-9]+)").fullmatch
@@ -92,10 +95,24 @@ class _Formatter(string.Formatter):
             return ", ".join(map(str, value))
         if format_spec in _SPECIAL:
             return _SPECIAL[format_spec](value)
+        if _OR in format_spec:
+            one, many = format_spec.split(_OR)
+            return one if _is_one(value) else many
         if format_spec.startswith(_MANY):
             noun = format_spec.removeprefix(_MANY)
             return f"{value:,} {noun}" if value == 1 else f"{value:,} {noun}s"
         return str(super().format_field(value, format_spec))
+
+
+def _is_one(value: Any) -> bool:
+    if isinstance(value, str):
+        try:
+            value = GtidSet.parse(value)
+        except GtidSetParseError:
+            return False
+    if isinstance(value, GtidSet):
+        return value.count() == 1
+    return bool((value if isinstance(value, int) else len(value)) == 1)
 
 
 def _group(gtid: str) -> str:
@@ -123,13 +140,21 @@ def moment(ts: int) -> str:
     Args:
         ts: Microseconds since 1970.
     """
+    return _at(ts, "%Y-%m-%d %H:%M:%S", 3)
+
+
+def _instant(ts: int) -> str:
+    return _at(ts, "%Y-%m-%d %H:%M:%S.%f", 6)
+
+
+def _at(ts: int, form: str, digits: int) -> str:
     if 0 <= ts < _A_YEAR_US:
-        return f"{ts / 1e6:.3f} s into the journal"
+        return f"{ts / 1e6:.{digits}f} s into the journal"
     try:
         at = _EPOCH + timedelta(microseconds=ts)
     except OverflowError:
         return f"{ts} µs"
-    return at.strftime("%Y-%m-%d %H:%M:%S") + " UTC"
+    return at.strftime(form) + " UTC"
 
 
 def _with_moment(text: str) -> str:
@@ -187,6 +212,7 @@ def _one_line(value: Any) -> str:
 
 _SPECIAL: dict[str, Callable[[Any], str]] = {
     "moment": moment,
+    "instant": _instant,
     "sql": _sql,
     "name": _name,
     "sh": _word,

@@ -123,8 +123,8 @@ UNDO_GTIDS_RECOVERED = register(
         cases={
             "gtids_not_recovered": Case(
                 (
-                    "InnoDB had committed {missing:gtids}; the start found them neither in"
-                    " mysql.gtid_executed nor in undo logs."
+                    "InnoDB had committed {missing:gtids}; the start found {missing:it|them}"
+                    " neither in mysql.gtid_executed nor in undo logs."
                 ),
                 "{found:gtids}",
                 "journal",

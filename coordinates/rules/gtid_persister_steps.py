@@ -58,8 +58,8 @@ GTID_PERSISTER_STEPS_COMPLETE = register(
         cases={
             **step_missing("WL#9211, Key design points 2 and 4"),
             "gtids_left_out": Case(
-                "The GTID persister has written twice and left out {missing:gtids}, which were"
-                " committed before.",
+                "The GTID persister has written twice and left out {missing:gtids}, which"
+                " {missing:was|were} committed before.",
                 "{written:gtids}",
                 "journal",
                 "with {missing:gtids}",

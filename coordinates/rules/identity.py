@@ -253,24 +253,25 @@ class Claims(NamedTuple):
     verify=(groups("gtids"), groups("gtids", "{other}")),
     cases={
         "two_instances": Case(
-            "{gtids:gtids} is one transaction in the logs of instance {instance} and another in"
-            " those of instance {other}.",
+            "{gtids:gtids} {gtids:is one transaction|are transactions} in the logs of instance"
+            " {instance} and {gtids:another|others} in those of instance {other}.",
             "{mine:origins}",
             "logs of instance {instance}, {gtid}",
             "{theirs:origins}",
             "logs of instance {other}, {gtid}",
         ),
         "one_instance": Case(
-            "{gtids:gtids} is one transaction in one log of instance {instance} and another in"
-            " another log of it.",
+            "{gtids:gtids} {gtids:is one transaction|are transactions} in one log of instance"
+            " {instance} and {gtids:another|others} in another log of it.",
             "{mine:origins}",
             "logs of instance {instance}, {gtid}",
             "one origin",
             "every log that holds it",
         ),
         "hidden_by_empty_group": Case(
-            "{gtids:gtids} is a change in the logs of one of the instances {instance} and {other},"
-            " and an empty transaction in those of the other: their data differ by it.",
+            "{gtids:gtids} {gtids:is a change|are changes} in the logs of one of the instances"
+            " {instance} and {other}, and {gtids:an empty transaction|empty transactions} in those"
+            " of the other: their data differ by {gtids:it|them}.",
             "{mine:origins}",
             "logs of instance {instance}, {gtid}",
             "{theirs:origins}, or both of them empty",
@@ -278,8 +279,9 @@ class Claims(NamedTuple):
             remedy=_HIDDEN,
         ),
         "hidden_in_own_logs": Case(
-            "{gtids:gtids} is a change in one log of instance {instance}, and an empty transaction"
-            " in another log of it: its data and those of its source differ by it.",
+            "{gtids:gtids} {gtids:is a change|are changes} in one log of instance {instance}, and"
+            " {gtids:an empty transaction|empty transactions} in another log of it: its data and"
+            " those of its source differ by {gtids:it|them}.",
             "{mine:origins}",
             "logs of instance {instance}, {gtid}",
             "one origin, or both of them empty",

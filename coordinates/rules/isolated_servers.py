@@ -37,14 +37,17 @@ MEMBER_SOURCE_UNSEEN = reason(
 )
 CLUSTER_UNKNOWN = reason(
     "cluster_unknown",
-    "it has executed {gtids:gtids}, which instances {members:list} of the same history have not,"
-    " and lacks what they have; whether it belongs to their cluster is not declared (cluster)",
+    "it has executed {gtids:gtids}, which {members:instance|instances} {members:list} of the same"
+    " history {members:has|have} not, and lacks what {members:that one has|they have}; whether all"
+    " are of one cluster is not declared (cluster)",
     Lack.SERVER,
 )
 REST_MAY_LAG = reason(
     "rest_may_lag",
-    "nobody replicates from it, though instances {members:list} of its cluster lack {gtids:gtids}:"
-    " whether it was demoted or they were detached is not known: they have nothing that it lacks",
+    "nobody replicates from it, though {members:instance|instances} {members:list} of its cluster"
+    " {members:lacks|lack} {gtids:gtids}: whether it was demoted or"
+    " {members:that one was|they were} detached is not known: {members:that one has|they have}"
+    " nothing that it lacks",
     Lack.SERVER,
 )
 
@@ -90,8 +93,10 @@ REST_MAY_LAG = reason(
             " {witness:gtids}, which no other member of cluster {cluster} has ({members:list}).",
             "{witness:gtids}",
             "gtid_executed of {instance}",
-            "at least these GTIDs; they have {theirs:gtids}, which this server lacks",
-            "what {members:list} have executed, logged or purged at that time or later",
+            "at least {witness:this GTID|these GTIDs}; {members:it has|they have} {theirs:gtids},"
+            " which this server lacks",
+            "what {members:list} {members:has|have} executed, logged or purged at that time or"
+            " later",
         ),
     },
 )

@@ -281,7 +281,7 @@ PREVIOUS_GTIDS_CONTINUITY = register(
             ),
             "head_not_purged": Case(
                 "A Previous_gtids holds {unexplained:gtids}, which no file before logged and which"
-                " is not purged.",
+                " {unexplained:is|are} not purged.",
                 "{found:gtids}",
                 "PREVIOUS_GTIDS without the groups of the files before",
                 "within {purged:gtids}",

@@ -39,8 +39,8 @@ RECORDS_REPEATED = reason(
 )
 RECORDS_FORGOTTEN = reason(
     "journal_repeated_forgotten",
-    "records {first} to {last} came again: dropped; {forgotten:n record} of them older than what is"
-    " remembered, so the two deliveries were not compared",
+    "records {first} to {last} came again: dropped; {forgotten:n record} of them"
+    " {forgotten:is|are} older than what is remembered, so the two deliveries were not compared",
     Lack.ONE_WRITER,
 )
 SEQUENCE_REUSED = reason(
@@ -265,15 +265,15 @@ CLOCKS_DIFFER = reason(
 
 TIME_IMPLAUSIBLE = reason(
     "time_implausible",
-    "a record has the time {shown} µs after one of {before} µs: the journal's time goes on without"
-    " that step, until an answer shows how much time has passed",
+    "a record has the time {shown:instant} after one of {before:instant}: the journal's time goes"
+    " on without that step, until an answer shows how much time has passed",
     Lack.CLOCK,
 )
 
 TIME_AFTER_MESSAGE = reason(
     "time_after_message",
-    "a record has the time {shown} µs and came in a message that was sent at {sent} µs: its"
-    " observer's clock is ahead, or of another unit",
+    "a record has the time {shown:instant} and came in a message that was sent at {sent:instant}:"
+    " its observer's clock is ahead, or of another unit",
     Lack.CLOCK,
 )
 

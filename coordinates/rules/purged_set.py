@@ -133,7 +133,7 @@ class PurgedEvidence:
     columns=("gtid_executed", "gtid_purged"),
     cases={
         "not_executed": Case(
-            "{excess:gtids} is purged, but was never executed.",
+            "{excess:gtids} {excess:is|are} purged, but {excess:was|were} never executed.",
             "{purged:gtids}",
             "@@gtid_purged",
             "within {executed:gtids}",
@@ -192,8 +192,9 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
     evidence=PurgedEvidence,
     cases={
         "lost_from_log": Case(
-            "{lost:gtids} is executed and counts as purged, though older groups of this server are"
-            " still in its binary log: the log has lost it, or was off.",
+            "{lost:gtids} {lost:is executed and counts|are executed and count} as purged, though"
+            " older groups of this server are still in its binary log: the log has lost"
+            " {lost:it|them}, or was off.",
             "{purged:gtids}",
             "@@gtid_purged",
             "{logged:gtids}",
@@ -206,14 +207,16 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
             heals="log",
         ),
         "not_purged": Case(
-            "The oldest file kept, {file}, begins after {absent:gtids}, which is not purged.",
+            "The oldest file kept, {file}, begins after {absent:gtids}, which {absent:is|are} not"
+            " purged.",
             "{purged:gtids}",
             "@@gtid_purged",
             "{previous:gtids}",
             "Previous_gtids of {file}",
         ),
         "still_there": Case(
-            "{wrong:gtids} counts as purged, but is still in a file kept or never was executed.",
+            "{wrong:gtids} {wrong:counts|count} as purged, but {wrong:is|are} still in a file kept"
+            " or never {wrong:was|were} executed.",
             "{purged:gtids}",
             "@@gtid_purged",
             "{previous:gtids}",
@@ -287,7 +290,7 @@ def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
     columns=("gtid_purged", "previous_gtid_purged"),
     cases={
         "lost": Case(
-            "{lost:gtids} was purged at an earlier row and is not any more.",
+            "{lost:gtids} {lost:was|were} purged at an earlier row and {lost:is|are} not any more.",
             "{purged:gtids}",
             "@@gtid_purged of this collection",
             "{previous:gtids}",
@@ -377,8 +380,8 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
             "one range of numbers",
         ),
         "missing_file": Case(
-            "The server lists {witness} among its binary logs, and the file is not there or cannot"
-            " be opened.",
+            "The server lists {gone:list} among its binary logs, and"
+            " {gone:the file is|these files are} not there or cannot be opened.",
             "length 0 of {gone:list}",
             "SHOW BINARY LOGS",
             "a file with its header",
@@ -445,8 +448,8 @@ def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
     evidence=PurgedEvidence,
     cases={
         "only_in_table": Case(
-            "mysql.gtid_executed holds {excess:gtids}, which is neither executed nor owned nor"
-            " prepared.",
+            "mysql.gtid_executed holds {excess:gtids}, which {excess:is|are} neither executed nor"
+            " owned nor prepared.",
             "{table:gtids}",
             "mysql.gtid_executed",
             "{executed:gtids}",

@@ -253,7 +253,8 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
         ),
         "executed_more": Case(
             _ENDED
-            + "it has executed {extra:gtids}, which is neither in the image nor in that log.",
+            + "it has executed {extra:gtids}, which {extra:is|are} neither in the image nor in"
+            " that log.",
             "{executed:gtids}",
             _RESTORED,
             "{logged:gtids}",

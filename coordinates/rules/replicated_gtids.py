@@ -74,21 +74,26 @@ SOURCE_PURGED_UNKNOWN = reason(
 )
 PURGED_SHOWN_LATER = reason(
     "source_purged_shown_later",
-    "no row of the source before the replica's shows its gtid_purged",
+    "what the source had purged when the replica's row was read is not known: only a later row of"
+    " the source shows its gtid_purged, with GTIDs that the replica lacks",
     Lack.SOURCE_LATER,
 )
 PURGED_TAKEN_BACK = reason(
     "source_purged_taken_back",
-    "the source's journal broke off before a row showed its gtid_purged",
+    "the source's journal broke off (a gap, a crash, RESET) before a row showed its gtid_purged",
     Lack.JOURNAL,
 )
 SOURCE_LOG_ENDED = reason(
     "source_log_ended",
-    "the binary log that the source had purged files of ended at about the time of the row",
+    "the source's binary log began anew at about the time of the replica's row: what was purged"
+    " before may not have been needed any more",
     Lack.LINEAGE,
 )
 PURGED_NOT_SHOWN = reason(
-    "source_purged_not_shown", "no row of the source shows its gtid_purged", Lack.SOURCE_LATER
+    "source_purged_not_shown",
+    "the source's gtid_purged of that time is not known: no row of it shows one, or what its row"
+    " shows is contradicted",
+    Lack.SOURCE_LATER,
 )
 
 _RECEIVED = (
@@ -134,12 +139,12 @@ _RECEIVED = (
     cases={
         "not_in_source_log": Case(
             "The replica has retrieved {witness:gtids} from instance {source}, whose binary log"
-            " does not hold it.",
+            " does not hold {witness:it|them}.",
             *_RECEIVED,
         ),
         "other_transaction": Case(
             "The replica has retrieved {witness:gtids} from instance {source}, whose binary log has"
-            " given it to another transaction.",
+            " given {witness:it to another transaction|them to other transactions}.",
             *_RECEIVED,
             heals="data",
         ),
@@ -242,7 +247,7 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
             " executed nor logged.",
             "{witness:gtids}",
             "gtid_executed of the replica, without GTIDs of its sources",
-            "at least these GTIDs",
+            "at least {witness:this GTID|these GTIDs}",
             "what {sources:list} has executed, logged or purged at that time or later",
             cure=fetched(on="{sources:list}"),
         ),
@@ -251,7 +256,7 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
             " neither executed nor logged.",
             "{witness:gtids}",
             "gtid_executed of the replica, without GTIDs of its sources",
-            "at least these GTIDs",
+            "at least {witness:this GTID|these GTIDs}",
             "what {sources:list} have executed, logged or purged at that time or later",
             remedy=(
                 "Look up the group in the replica's binary log. A source that fetched it from here"

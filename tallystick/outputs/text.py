@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from tallystick.coordinates.results import Finding, Verdict
-from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import written_in
 from tallystick.coordinates.rules.explanation import Explanation, observation_text
 from tallystick.coordinates.rules.families import RUNBOOK
@@ -186,13 +185,16 @@ def commands(texts: Explanation) -> Iterator[Line]:
 
 
 def _channels(result: RunResult, finding: Finding) -> str:
-    """The finding's channel; of one about a replica as a whole, all of its channels."""
-    rule = RULES.get(finding.rule)
-    is_about_all = finding.channel is None and rule is not None and rule.scope == "X"
+    """The finding's channel; of one about a replica as a whole, those from the sources it names.
+
+    The channels are those of the end: a finding that names no source may be older than they are.
+    """
+    sources = finding.data.get("sources", [finding.data.get("source")])
     edges = [
         edge
         for edge in result.topology
-        if edge.replica == finding.instance_id and (is_about_all or edge.channel == finding.channel)
+        if edge.replica == finding.instance_id
+        and (edge.source in sources if finding.channel is None else edge.channel == finding.channel)
     ]
     if edges:
         return "".join(f", channel {channel_name(e.channel)} from {e.source}" for e in edges)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.catalogue import REASONS, RULES
 from tallystick.coordinates.rules.explanation import explain, fill, finding_document
 from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT
+from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.results import finding
 
 UUID = "aaaaaaaa-0000-0000-0000-000000000001"
@@ -129,7 +130,7 @@ def _values(texts: Case, number: int) -> dict[str, Any]:
         for text in texts
         if isinstance(text, str)
         for _, name, spec, _ in Formatter().parse(text)
-        if name is not None
+        if name is not None and "|" not in (spec or "")
     }
     of_spec: dict[str, Any] = {
         "gtids": f"{UUID}:{number + 1}",
@@ -148,6 +149,56 @@ def test_numbers_have_the_right_noun(rule, number):
     for code, texts in rule.cases.items():
         made = [fill(text, _values(texts, number)) for text in texts if isinstance(text, str)]
         assert [text for text in made if WRONG.search(text)] == [], code
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (f"{UUID}:1", "it"),
+        (f"{UUID}:1-2", "them"),
+        (f"{UUID}:1,{UUID}:7", "them"),
+        ("", "them"),
+        (GtidSet.parse(f"{UUID}:3"), "it"),
+        (["s"], "it"),
+        (["s", "t"], "them"),
+        (1, "it"),
+        (0, "them"),
+    ],
+)
+def test_words_are_chosen_by_how_many_there_are(value, text):
+    assert fill("{x:it|them}", {"x": value}) == text
+
+
+_ONE_WORD = re.compile(
+    r":gtids\},? (?:which |but )?(?:is|are|was|were|has|counts|count|it|they)\b"
+    r"|\b(?:hold|holds|held|has|have|executed|found|lost|wrote) it\b"
+    r"|:list\} (?:has|have|is|are|lack|lacks)\b"
+)
+
+
+def test_no_text_takes_a_set_for_one_gtid():
+    """A verb or a pronoun that belongs to a set depends on how many GTIDs it has."""
+    # These cases tell by their codes how many sources there are.
+    known = {"not_of_source", "not_of_sources"}
+    wrong = [
+        (rule.name, code, text)
+        for rule in RULES.values()
+        for code, texts in rule.cases.items()
+        for text in texts
+        if isinstance(text, str) and ":gtids}" in text and _ONE_WORD.search(text)
+        if code not in known
+    ]
+    wrong += [("", code, one.text) for code, one in REASONS.items() if _ONE_WORD.search(one.text)]
+    assert wrong == []
+
+
+def test_times_of_records_are_for_people():
+    """Two that lie closer together than a second differ."""
+    seen = {"shown": 1_700_000_000_000_001, "before": 1_700_000_000_000_250}
+    text = fill(REASONS["time_implausible"].text, seen)
+    assert "22:13:20.000001 UTC after one of 2023-11-14 22:13:20.000250 UTC" in text
+    text = fill(REASONS["time_after_message"].text, {"shown": 5, "sent": 1_700_000_000_000_000})
+    assert "0.000005 s into the journal" in text
 
 
 def test_a_case_may_have_its_own_remedy():

@@ -85,7 +85,7 @@ def test_a_row_that_contradicts_the_audit_leaves_the_verdict_open(validator, sai
     assert validation.verdict is Verdict.UNDECIDED
     (open_one,) = validation.undecided
     assert open_one.rule == "executed_within_logged"
-    assert f"{U}:1021-1025 is executed, but" in open_one.undecided[0].sentence
+    assert f"{U}:1021-1025 are executed, but" in open_one.undecided[0].sentence
 
 
 def test_a_broken_check_is_broken_whatever_the_columns_show(validator):

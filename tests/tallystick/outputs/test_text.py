@@ -37,6 +37,17 @@ def test_the_verdict_of_now_says_what_it_is_of():
     ]
 
 
+def test_a_finding_on_an_instance_names_the_channels_from_its_sources_alone():
+    """Those of the end of the run may be younger than it."""
+    fleet = healthy(1)
+    edge = next(one for one in fleet.topology if one.source == "source-1")
+    of_source = finding(instance_id=edge.replica, data={"sources": ["source-1"]}, case="x")
+    of_none = replace(of_source, rule="isolated_within_cluster", data={"members": ["source-1"]})
+    where = f"  {edge.replica}, channel {edge.channel or '(default)'} from source-1, "
+    assert where in written(replace(fleet, found=(of_source,)))
+    assert where not in written(replace(fleet, found=(of_none,)))
+
+
 def test_no_character_of_an_instance_moves_the_cursor():
     """Control, bidi and line characters are escaped; each line stays a line."""
     said = written(hostile())
