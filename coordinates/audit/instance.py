@@ -583,7 +583,8 @@ class InstanceAudit(ServerRecordReader):
         self.collection_steps.answered(body, row.state, ts)
         if row.state is not None:
             if isinstance(asked_at, int) and self.reset_ts >= asked_at:
-                row.state.purged = None  # it was read before the row, maybe before the RESET
+                # They were read before the row, maybe before the RESET.
+                row.state.purged = row.state.binary_logs = None
             self.persistence.passed(ts)
             self.info_write_steps.passed(asked_at)
         row.redo.is_of_row &= self.is_known_up_to(row)

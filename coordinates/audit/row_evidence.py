@@ -286,6 +286,7 @@ def purged_evidence(row: Row) -> PurgedEvidence:
         oldest_previous=None if oldest is None else binlog.previous.get(oldest),
         is_oldest_as_before=oldest == history.oldest_file,
         binary_logs=state.binary_logs,
+        closed=binlog.closed,
         list_changed=state.binary_logs_changed,
         list_confirmed=state.binary_logs_confirmed,
         gtid_table=state.gtid_table,

@@ -65,6 +65,8 @@ class BinlogReader(BinlogFileReader):
         local: GTIDs of other servers' UUIDs that this server logged under its own server id.
         of_unknown_writer: Those whose server id, or this server's own one, is not known.
         previous: Previous_gtids of each file seen and still kept, by its name, the oldest first.
+        closed: Where each file ends that was read from its head to a ROTATE or STOP, or that a
+            start after a crash found, by its name.
         oldest_file: The oldest file kept as far as the journal has it, None unknown.
         table_only: GTIDs that a PREVIOUS_GTIDS added without a group: they must be purged ones.
         xid_groups: The first groups that ended in XID since the last log_status row.
@@ -80,6 +82,7 @@ class BinlogReader(BinlogFileReader):
     local: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     of_unknown_writer: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     previous: dict[str, GtidSet] = field(default_factory=dict)
+    closed: dict[str, int] = field(default_factory=dict)
     oldest_file: str | None = None
     table_only: GtidSet = GtidSet.EMPTY
     xid_groups: list[tuple[int, int]] = field(default_factory=list)
@@ -146,6 +149,7 @@ class BinlogReader(BinlogFileReader):
         else:
             # Behind a gap: a RESET may have gone unseen, and old names been given out again.
             self.previous = {}
+            self.closed = {}
         self.emit_gathered()
         self.window.clear()
         self.lineage += 1
@@ -232,6 +236,8 @@ class BinlogReader(BinlogFileReader):
             if event.type == EventType.ROTATE:
                 self._check_rotate(event, text)
             self.is_closed = True
+            if self.logged_is_complete and not self.offsets_doubtful:
+                self.closed[self.file_name] = event.start + event.length
             return Mark.FILE
         if is_inside:
             self._malformed_group(AnomalyKind.FORMAT_DESCRIPTION_INSIDE_GROUP, event)
@@ -414,6 +420,7 @@ class BinlogReader(BinlogFileReader):
         self.group_state = GroupState.IDLE
         if not crashed or self.base_name is None:
             return
+        known, self.closed = self.closed, {}
         if recovered is None:
             self._lose_end()
             return
@@ -421,6 +428,11 @@ class BinlogReader(BinlogFileReader):
             base_name, file_number = parse_log_file_name(recovered[0])
         except CoordinateError:
             base_name, file_number = recovered[0], -1
+        if base_name == self.base_name:
+            self.closed = {
+                name: end for name, end in known.items() if _is_older(name, base_name, file_number)
+            }
+            self.closed[recovered[0]] = recovered[1]
         if base_name != self.base_name or not self.window.covers(file_number, recovered[1]):
             self._lose_end()
             return
@@ -472,6 +484,7 @@ class BinlogReader(BinlogFileReader):
         """Records are missing, maybe a RESET among them: nothing of before bounds what comes."""
         super().mark_gap()
         self.forget_logged()
+        self.closed = {}
         self.oldest_file = None
         self.is_closed = False
         self.must_open_file = False
@@ -492,6 +505,7 @@ class BinlogReader(BinlogFileReader):
         self.logged_is_complete = True
         self.base_has_past = False
         self.previous = {}
+        self.closed = {}
         self.oldest_file = None
         self.table_only = GtidSet.EMPTY
         self.xid_groups = []
@@ -525,6 +539,7 @@ class BinlogReader(BinlogFileReader):
         else:
             gone = {name for name in names if _is_older(name, base_name, number)}
         self.previous = {n: gtids for n, gtids in self.previous.items() if n not in gone}
+        self.closed = {n: end for n, end in self.closed.items() if n in self.previous}
         self.reporter.fleet_event(
             FleetEventKind.PURGED,
             {"binlog_lineage": self.lineage, "base_name": base_name, "file_number": number},

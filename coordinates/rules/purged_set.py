@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
 
+from tallystick.coordinates.events.log_status import LENGTH_UNKNOWN
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules import columns as cells
 from tallystick.coordinates.rules.columns import NOT_READ, has_fallen
@@ -28,7 +29,11 @@ from tallystick.coordinates.rules.statements import (
     not_purged,
     sql,
 )
-from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
+from tallystick.coordinates.values.binlog import (
+    ENCRYPTION_HEADER_LENGTH,
+    format_log_file_name,
+    parse_log_file_name,
+)
 from tallystick.coordinates.values.gtid import GtidSet
 
 LIST_CHANGED = reason(
@@ -43,6 +48,9 @@ PURGE_BETWEEN = reason(
     Lack.NEXT_ROW,
 )
 NOT_LISTED = reason("not_listed", "the list of binary logs was not read", Lack.VALUE)
+END_UNSEEN = reason(
+    "file_end_unseen", "{file} was not seen from its beginning to its end", Lack.BINARY_LOG
+)
 TABLE_NOT_READ = reason("table_not_read", "mysql.gtid_executed was not read", Lack.VALUE)
 IN_COMMIT_UNKNOWN = reason(
     "in_commit_unknown", "gtid_owned or the prepared XA transactions were not read", Lack.VALUE
@@ -69,6 +77,7 @@ class PurgedEvidence:
         oldest_previous: Its PREVIOUS_GTIDS.
         is_oldest_as_before: Whether it was the oldest at the previous row.
         binary_logs: The server's list, each file's name and length.
+        closed: Where files end that the journal has whole.
         list_changed: Whether the list was read before and after gtid_purged, and differed.
         list_confirmed: Whether it was read twice, and was the same.
         gtid_table: The table mysql.gtid_executed.
@@ -88,6 +97,7 @@ class PurgedEvidence:
     oldest_previous: GtidSet | None = None
     is_oldest_as_before: bool = False
     binary_logs: Sequence[tuple[str, int]] | None = None
+    closed: Mapping[str, int] = field(default_factory=dict)
     list_changed: bool = False
     list_confirmed: bool = False
     gtid_table: GtidSet | None = None
@@ -416,6 +426,62 @@ def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
     if gone and e.list_confirmed:
         return Broken("missing_file", witness=gone[0], at=gone[0], gone=gone)
     return HOLDS
+
+
+@rule(
+    number=146,
+    tier=2,
+    scope="S",
+    family=Family.LOG_FILES,
+    severity=Severity.ERROR,
+    heals="held",
+    claim="Each binary log file that is closed is as long as the events that were written to it.",
+    why=(
+        "A server appends to the last file of its index alone: one that it has closed with ROTATE"
+        " or STOP never changes. A shorter one has lost events that replicas and a recovery to a"
+        " point in time need, a longer one has bytes that the server did not write."
+    ),
+    undecided_when=(
+        "the list of binary logs or the length of a file was not read, the list changed while it"
+        " was read, or the journal does not have a closed file from its beginning to its end, as"
+        " after a gap, or after a crash whose recovered end is not known. It holds for a"
+        " file that is longer by the 512 bytes of the header of an encrypted one"
+    ),
+    sources=("MySQL manual: SHOW BINARY LOGS Statement; Encrypting Binary Log Files",),
+    remedy=(
+        "Find out what has written to the file or cut it (a full disk, a copy, a restore of files)"
+        " and read it with mysqlbinlog to its end. If events are lost, no replica or backup can be"
+        " brought past it: take a new full backup, and rebuild replicas that have not read them."
+    ),
+    verify=(BINARY_LOGS, EVENTS_THERE),
+    evidence=PurgedEvidence,
+    cases={
+        "length_differs": Case(
+            "The closed binary log file {file} is {size:n byte} long, but its last event ends at"
+            " {end}.",
+            "{size}",
+            "SHOW BINARY LOGS",
+            "{end}",
+            "events of the file",
+        ),
+    },
+)
+def closed_file_length_agrees(e: PurgedEvidence) -> RowAnswer:
+    """A length of 0 is that of a file which cannot be opened: binlog_files_form_range has it."""
+    if e.binary_logs is None:
+        return Undecided(NOT_LISTED)
+    if e.list_changed:
+        return Undecided(LIST_CHANGED)
+    unseen = None
+    for file, size in e.binary_logs[:-1]:
+        end = e.closed.get(file)
+        if end is None or size == LENGTH_UNKNOWN:
+            unseen = unseen or file
+        elif size not in (0, end, end + ENCRYPTION_HEADER_LENGTH):
+            return Broken(
+                "length_differs", witness=f"{file}:{size}", at=file, file=file, size=size, end=end
+            )
+    return HOLDS if unseen is None else Undecided(END_UNSEEN, file=unseen)
 
 
 @rule(

@@ -16,6 +16,8 @@ from tallystick.coordinates.values.errors import CoordinateError
 MAGIC = b"\xfebin"
 MAGIC_LENGTH = 4
 """The first event of a file starts here."""
+ENCRYPTION_HEADER_LENGTH = 512
+"""How much longer the file of an encrypted binary log is than its events."""
 EVENT_HEADER_LENGTH = 19
 CHECKSUM_LENGTH = 4
 STOP_EVENT_LENGTH = EVENT_HEADER_LENGTH + CHECKSUM_LENGTH

@@ -45,7 +45,8 @@ HEALS = {
         exec_source_pos_within_read retrieved_matches_relay master_info_not_ahead_of_relay
         relay_info_coordinates_paired relay_info_updated_with_commit
         master_info_flush_points lsn_order lsn_block_offset checkpoint_age_within_capacity
-        binlog_files_form_range gtid_table_within_executed server_uuid_unique
+        binlog_files_form_range closed_file_length_agrees gtid_table_within_executed
+        server_uuid_unique
         received_within_source_logged no_errant_gtids source_coordinate_valid
         purged_not_needed gtid_table_has_closed_files relay_position_matches_master_info
         server_id_unique_in_topology applier_not_failed receiver_not_failed source_is_another_server

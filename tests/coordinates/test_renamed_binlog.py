@@ -21,7 +21,7 @@ from tests.support.rule_cases import apply, replica, source
 
 def listed(*names: str) -> dict[str, list[Record]]:
     """SHOW BINARY LOGS, read twice."""
-    logs = [{"name": name, "size": 500} for name in names]
+    logs = [{"name": name} for name in names]
     return {"binary_logs": logs, "binary_logs_again": logs}
 
 

@@ -117,5 +117,5 @@ def purging() -> Journal:
 
 
 def files(*numbers: int) -> list[Record]:
-    """SHOW BINARY LOGS."""
-    return [{"name": f"binlog.{number:06d}", "size": 500} for number in numbers]
+    """SHOW BINARY LOGS, but for the lengths."""
+    return [{"name": f"binlog.{number:06d}"} for number in numbers]

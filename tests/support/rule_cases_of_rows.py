@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_A, UUID_C, Journal, read_gtids
+from tests.support.journals import UUID_A, UUID_C, Journal, Record, read_gtids
 from tests.support.rule_cases import case, files, innodb, local, purging, source
 
 # Tier 2: the binary log coordinate and the sets
@@ -164,6 +164,34 @@ def purged_matches_oldest_file__told_by_the_journal(breaks: bool) -> Journal:
     journal.record("binlog_purge", to_file="binlog.000002")
     for _ in range(2):
         journal.row(gtid_purged="" if breaks else f"{UUID_A}:1-3")
+    return journal
+
+
+def lengths(journal: Journal) -> list[Record]:
+    """SHOW BINARY LOGS of all files of the journal."""
+    ends: dict[str, int] = {}
+    for record in journal.records:
+        if record["kind"] == "binlog":
+            ends[record["file"]] = record["start"] + record["length"]
+    return [{"name": name, "size": end} for name, end in ends.items()]
+
+
+@case()
+def closed_file_length_agrees(breaks: bool) -> Journal:
+    journal = purging()
+    logs = lengths(journal)
+    logs[1]["size"] -= breaks
+    journal.row(binary_logs=logs)
+    return journal
+
+
+@case()
+def closed_file_length_agrees__of_an_encrypted_log(breaks: bool) -> Journal:
+    journal = purging()
+    logs = lengths(journal)
+    for one in logs:
+        one["size"] += 513 if breaks else 512
+    journal.row(binary_logs=logs)
     return journal
 
 

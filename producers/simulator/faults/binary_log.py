@@ -263,6 +263,31 @@ class MiddleFileMissing(RowFault):
         return True
 
 
+class ClosedFileCut(RowFault):
+    """A closed file is shorter than what was written to it."""
+
+    number = 197
+    name = "closed_file_cut"
+    text = "the list of binary logs shows a closed file as shorter than its events"
+    must_fire = frozenset({"closed_file_length_agrees"})
+    group = FaultGroup.STREAM
+    holds_files = True
+
+    def on_fleet(self, fleet: World) -> None:
+        """See to it that there are two files."""
+        super().on_fleet(fleet)
+        rotate_when_due(fleet, fleet.instances.values(), 0)
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        files = row.body.get("binary_logs", [])
+        if len(files) < 2:
+            return False
+        for name in ("binary_logs", "binary_logs_again"):
+            for file in row.body.get(name, [])[-2:-1]:
+                file["size"] -= 31
+        return True
+
+
 class RestartAppends(ServerLogFault):
     """A start that opens no file, of a server that was killed between two transactions."""
 
