@@ -19,7 +19,7 @@ from tallystick.coordinates.events._message_headers import headers_json, headers
 from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_headers, encode_block
 from tallystick.coordinates.events.journal import BlockBuilder, RecordType, cut_into_blocks
 from tallystick.coordinates.results import Check, ObservationCode, Outcome, Verdict
-from tallystick.coordinates.rules.explanation import observation_text
+from tallystick.coordinates.rules.explanation import fill, observation_text
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.streaming.instance_step import BlockRow
 from tallystick.streaming.schema import decode_document, encode_document
@@ -76,7 +76,7 @@ def test_a_record_from_after_its_message_is_named(late_us, is_named):
     assert [(o.reason, o.is_undecided) for o in observations] == [
         ("time_after_message", False)
     ] * is_named
-    assert all(f"{latest} µs" in observation_text(one) for one in observations)
+    assert all(fill("{ts:instant}", {"ts": latest}) in observation_text(one) for one in observations)
 
 
 def test_blocks_of_several_partitions_are_ordered_by_what_they_say():
