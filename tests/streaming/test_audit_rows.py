@@ -76,7 +76,8 @@ def test_a_record_from_after_its_message_is_named(late_us, is_named):
     assert [(o.reason, o.is_undecided) for o in observations] == [
         ("time_after_message", False)
     ] * is_named
-    assert all(fill("{ts:instant}", {"ts": latest}) in observation_text(one) for one in observations)
+    named = fill("{ts:instant}", {"ts": latest})
+    assert all(named in observation_text(one) for one in observations)
 
 
 def test_blocks_of_several_partitions_are_ordered_by_what_they_say():
