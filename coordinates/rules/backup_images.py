@@ -405,9 +405,8 @@ def _stands_at(position: LogCoordinates, zone: _Zone) -> Answer:
     taken, opened = zone.validity_point, zone.opened_at
     if taken is None:
         return Undecided(LOG_MISSING)
-    if taken.base_name != position.base_name or (
-        position >= taken and (opened is None or position <= opened)
-    ):
+    # All are of one base name: another one begins with a start, which ends the backup.
+    if position >= taken and (opened is None or position <= opened):
         return HOLDS
     return Broken(
         "image_not_at_validity_point", witness=position, taken=taken, opened=opened or taken

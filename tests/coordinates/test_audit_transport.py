@@ -430,6 +430,17 @@ def test_a_zone_that_opened_before_the_validity_point_does_not_bound_the_image()
     assert "vp_only_in_empty_closed_zone" in result.broken
 
 
+@pytest.mark.parametrize("base_name", ["a", "z"])
+def test_an_image_of_files_of_another_base_name_is_undecided(base_name):
+    """Positions of two names are not compared, whichever is the earlier word."""
+    journal = image(begin(Journal().begin().groups(1), "close", "wait", "validity_point", "open"))
+    [made] = [record for record in journal.records if record.get("step") == "image"]
+    made["binlog_file"] = f"{base_name}.000001"
+    result = audit(journal)
+    assert "backup_image_names_one_state" not in result.broken
+    assert any("backup_image_names_one_state" in seen.rules for seen in result.observations)
+
+
 SEQUENCES = {
     "no tables of the backup": (
         {"step": "close"},
