@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812  the name that all of Spark's guides use
 
-from tallystick.coordinates.events._block_parts import CLUSTER
+from tallystick.coordinates.events._block_parts import CLUSTER, METADATA_KEYS
 from tallystick.coordinates.events._field_checks import INSTANCE_BYTES_MAX
 from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX
 from tallystick.coordinates.values.topics import COLLECT_TOPIC, CONTROL_TOPIC, JOURNAL_TOPIC
@@ -20,7 +20,7 @@ from tallystick.streaming.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -41,16 +41,41 @@ before it learns the end of its partition, for which Spark asks after each poll.
 REQUESTS_MAX = 256
 """Requests and controls of one micro-batch."""
 
+
+def _is_usual(names: Sequence[str]) -> str:
+    """Whether the headers are these, in this order, and none of them large."""
+    known = (
+        f"get(headers, {at}).key = '{name}'"
+        f" AND length(get(headers, {at}).value) <= {INSTANCE_BYTES_MAX}"
+        for at, name in enumerate(names)
+    )
+    return " AND ".join([f"size(headers) = {len(names)}", *known])
+
+
+def _usual_json(names: Sequence[str]) -> str:
+    """Their JSON, as ``to_json`` has it."""
+    objects = [
+        f"""'{{"key":"{name}","value":"', base64(get(headers, {at}).value), '"}}'"""
+        for at, name in enumerate(names)
+    ]
+    separated = ", ',', ".join(objects)
+    return f"concat('[', {separated}, ']')"
+
+
+_PLAIN, _CLUSTERED = METADATA_KEYS, (*METADATA_KEYS, CLUSTER)
+
+# Nearly all headers are as the producers write them; `to_json`, and functions on each header, which
+# Spark does not compile, took a fifth of what the JVM needs for a small message.
 # Without headers it has none, which is reported; NULL are headers that nobody kept. Headers may be
 # as large as values: too large ones are cut, and the first of those left says how many there were.
-# Nearly none are: their JSON, which is longer than they are, is short enough.
 _HEADERS = f"""
-CASE WHEN headers IS NULL THEN '[]'
-WHEN size(headers) <= {HEADERS_MAX} AND (
-    length(to_json(headers)) <= {HEADERS_BYTES_MAX}
-    OR aggregate(headers, 0L, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0))
+CASE WHEN {_is_usual(_CLUSTERED)} THEN {_usual_json(_CLUSTERED)}
+WHEN {_is_usual(_PLAIN)} THEN {_usual_json(_PLAIN)}
+WHEN headers IS NULL THEN '[]'
+WHEN size(headers) <= {HEADERS_MAX}
+    AND aggregate(headers, 0L, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0))
         <= {HEADERS_BYTES_MAX}
-) THEN to_json(headers)
+THEN to_json(headers)
 ELSE to_json(concat(
     array(named_struct(
         'key', '{HEADERS_CUT}', 'value', CAST(CAST(size(headers) AS STRING) AS BINARY)
@@ -65,10 +90,13 @@ ELSE to_json(concat(
 # Headers are looked through before they are cut; one that is no name of a cluster is none here, and
 # its block, which has another, is refused.
 _CLUSTER = f"""
-coalesce(try_element_at(transform(
+coalesce(CASE WHEN {_is_usual(_CLUSTERED)}
+THEN try_validate_utf8(CAST(get(headers, {len(_PLAIN)}).value AS STRING))
+WHEN {_is_usual(_PLAIN)} THEN ''
+ELSE try_element_at(transform(
     filter(headers, h -> h.key = '{CLUSTER}' AND length(h.value) <= {INSTANCE_BYTES_MAX}),
     h -> try_validate_utf8(CAST(h.value AS STRING))
-), 1), '')
+), 1) END, '')
 """
 
 # A broker that does not answer is reported within these, not after Kafka's own minute.
