@@ -14,9 +14,9 @@ from dataclasses import dataclass
 # Measured; where and how is in docs/sizing.md, in the same order.
 SENT_BYTES = (12.3, 300.0)
 """Of a block as it is in Kafka, with lz4: for each record, and for each block."""
-PART_US = (0.33, 1090.0)
+PART_US = (0.2, 762.0)
 """Of one part's time: for each record, and for each block."""
-DRIVER_US = 85.0
+DRIVER_US = 18.0
 """Of the driver's time for each block: its rows."""
 FLEET_KB = (10.0, 105.0)
 """The state of a cluster's comparisons for an instance: quiet, and busy."""

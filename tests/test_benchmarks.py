@@ -69,7 +69,7 @@ def test_the_page_of_sizes_is_what_is_computed():
 
 def test_a_part_is_what_was_measured():
     """At the rates that its cost was computed from, one part is busy for a second a second."""
-    for rate, records in ((1_571_556, 3_587), (107_828, 121.6)):
+    for rate, records in ((2_420_000, 3_587), (155_096, 122)):
         fleet = Fleet(1, rate, blocks=rate / records)
         assert 1.0 == pytest.approx(SHARE * fleet.parts_exact, abs=0.01)
 
