@@ -262,15 +262,25 @@ def test_the_audit_does_with_its_rights_until_they_are_taken_away(
 ):
     """By a password and by a token, both queries and all sinks; no secret is left anywhere.
 
-    A right that is withdrawn, and a password that is changed: one sentence each, and 75.
+    One has executors of its own, which read the topic with the driver's secrets. A right that is
+    withdrawn, and a password that is changed: one sentence each, and 75.
     """
     audits = {}
-    for name, who in ("password", SecuredBroker.user), ("token", SecuredBroker.token_holder):
+    executors = {
+        "TALLYSTICK_SPARK_MASTER": "local-cluster[2,1,512]",
+        "TALLYSTICK_SPARK_PARTITIONS": "2",
+    }
+    for name, who, more in (
+        ("password", SecuredBroker.user, {}),
+        ("token", SecuredBroker.token_holder, {}),
+        ("executors", SecuredBroker.user, executors),
+    ):
         broker = secured_broker.with_new_topics()
         writes = broker.user(RIGHTS["journal --write"])
         assert 0 == run_as(writes, "journal", "--write", str(WITH_FINDINGS)).code
         (tmp_path / name).mkdir()
-        audits[name] = started(broker, who(broker, RIGHTS["audit"]), tmp_path / name)
+        variables = who(broker, RIGHTS["audit"]) | more
+        audits[name] = started(broker, variables, tmp_path / name)
     with arguments_of_all() as arguments:
         for audit in audits.values():
             wait_until(lambda audit=audit: audit.has_ended or audit.has_asked, "a missing answer")
@@ -295,7 +305,8 @@ def test_the_audit_does_with_its_rights_until_they_are_taken_away(
         assert [] == [path for path in files if secret in path.read_bytes()]
         assert [] == [line for line in arguments if secret in line]
     states = [path for name in audits for path in (tmp_path / name / ".tallystick").rglob("*")]
-    assert [] == [path for path in states if path.stat().st_mode & 0o077]
+    own = [path for path in states if not path.is_symlink()]  # one leads to Spark's own jars
+    assert [] == [path for path in own if path.stat().st_mode & 0o077]
 
 
 @final
