@@ -362,8 +362,13 @@ def _parse(line: str | bytes, line_number: int) -> dict[str, Any]:
     try:
         record = _decode(text)
     except (ValueError, RecursionError) as error:
-        # The decoder's own message counts lines within this one.
-        reason = f"{error.msg} at {error.pos}" if isinstance(error, json.JSONDecodeError) else error
+        reason: object = error
+        if isinstance(error, json.JSONDecodeError):
+            reason = f"{error.msg} at {error.pos}"  # its own message counts lines within this one
+        elif isinstance(error, RecursionError):
+            reason = "nested too deeply"
+        elif str(error).startswith("Exceeds the limit"):
+            reason = "a number of too many digits"  # Python's advice would be for programmers
         raise JsonLinesError(
             line_number, None, f"expected a JSON object ({reason}), found {_shown(text.rstrip())}"
         ) from None

@@ -46,7 +46,7 @@ def requests_of(texts: Sequence[str]) -> list[Request]:
     """Read ``NAME`` or ``NAME=TARGET`` each; text goes to standard output if nothing else does.
 
     Raises:
-        MisuseError: A name is not known, or two outputs go to standard output.
+        MisuseError: A name is not known, or two outputs go to one target.
     """
     requests = []
     for text in texts:
@@ -56,12 +56,18 @@ def requests_of(texts: Sequence[str]) -> list[Request]:
             raise MisuseError(f"no output has the name {name!r}{hint}")
         default: str = getattr(_output(name), "DEFAULT", STANDARD_STREAM)
         requests.append(Request(name, target or default))
-    printed = [request.name for request in requests if request.target == STANDARD_STREAM]
-    if len(printed) > 1:
-        raise MisuseError(
-            f"{' and '.join(printed)} cannot both go to standard output: expected NAME=FILE"
-        )
-    return requests if printed else [Request("text", STANDARD_STREAM), *requests]
+    by_target: dict[str, list[str]] = {}
+    for name, target in requests:
+        by_target.setdefault(target, []).append(name)
+    for target, names in by_target.items():
+        if len(names) > 1:
+            where = "standard output" if target == STANDARD_STREAM else repr(target)
+            raise MisuseError(
+                f"{' and '.join(names)} cannot both go to {where}: expected NAME=FILE"
+            )
+    return (
+        requests if STANDARD_STREAM in by_target else [Request("text", STANDARD_STREAM), *requests]
+    )
 
 
 def write_all(result: RunResult, requests: Sequence[Request]) -> None:

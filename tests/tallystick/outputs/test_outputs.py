@@ -58,6 +58,7 @@ def test_text_goes_to_standard_output_unless_something_else_does():
         (["jsno"], "did you mean 'json'"),
         (["_view"], "expected html, json"),
         (["json", "junit=-"], "json and junit cannot both go to standard output"),
+        (["json=a", "html", "junit=a"], "json and junit cannot both go to 'a'"),
     ],
 )
 def test_misuse_is_one_sentence(words, message):
