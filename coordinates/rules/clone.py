@@ -6,6 +6,7 @@ in `clone_tables`, what needs donor and recipient together in `clone_coordinates
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -42,13 +43,15 @@ CLONE_PROTOCOL = register(
         severity=Severity.ERROR,
         heals="data",
         claim=(
-            "Donor and recipient of a clone have the same version, the stages follow in order, and"
-            " the donor's commits are blocked for less than a second."
+            "Donor and recipient of a clone have the same version (from 8.0.37 on: are of one"
+            " series), the stages follow in order, and the donor's commits are blocked for less"
+            " than a second."
         ),
         why=(
             "The recipient starts from the donor's files as they are, so the server refuses"
-            " another version (error 3864). Commits run on during the copy; only at the end,"
-            " while unordered prepared groups finish and external XA waits, is the donor held."
+            " another version (error 3864); what follows the number, as in 8.0.31-debug, does not"
+            " count. Commits run on during the copy; only at the end, while unordered prepared"
+            " groups finish and external XA waits, is the donor held."
         ),
         undecided_when=(
             "a version, a stage, or the begin or end of the donor's wait was not observed, or the"
@@ -56,7 +59,7 @@ CLONE_PROTOCOL = register(
         ),
         sources=(
             "WL#9211, NF-1 and Upgrade/Downgrade",
-            "MySQL manual: Cloning Remote Data; The clone_progress Table",
+            "MySQL manual: Cloning Remote Data; Clone Plugin Limitations; The clone_progress Table",
         ),
         remedy=(
             "If the clone did not end as Completed in clone_status, clone again. After a long wait"
@@ -235,6 +238,8 @@ _XA_VERBS = {
     QueryVerb.XA_ROLLBACK: "XA ROLLBACK",
 }
 _STARTS = frozenset({"start_receiver", "start_applier"})
+_PATCH_COUNTS_UNTIL = 37
+"""From this release of 8.0 on, and in all later series, any of a series takes another's data."""
 OWN_DATA = "LOCAL INSTANCE"
 """Column DESTINATION of a clone that replaces the recipient's data; else it names a directory."""
 
@@ -275,18 +280,8 @@ class CloneProtocol:
         if step == "begin":
             self._stage = -1
             self._blocked_at = None
-        if step in ("begin", "version"):
-            donor, recipient = body.get("donor_version"), body.get("recipient_version")
-            failed = body.get("error") is not None
-            if donor and recipient and donor != recipient and not failed and step == "version":
-                broken = Broken(
-                    "cloned_other_version",
-                    witness=f"donor {donor}, recipient {recipient}",
-                    at=at,
-                    donor=donor,
-                    recipient=recipient,
-                )
-                self._reporter.broken(CLONE_PROTOCOL, broken)
+        elif step == "version":
+            self._judge_versions(body, at)
         elif step == "stage":
             self._enter_stage(str(body.get("stage", "")).upper(), at)
         elif step == "donor_blocked":
@@ -306,6 +301,19 @@ class CloneProtocol:
                 self._reporter.broken(CLONE_PROTOCOL, broken, excess_us=excess_us)
         elif step == "end":
             self._stage = None
+
+    def _judge_versions(self, body: Mapping[str, Any], at: str) -> None:
+        donor, recipient = (body.get(f"{role}_version") or "" for role in ("donor", "recipient"))
+        if body.get("error") is not None or _may_clone(str(donor), str(recipient)):
+            return
+        broken = Broken(
+            "cloned_other_version",
+            witness=f"donor {donor}, recipient {recipient}",
+            at=at,
+            donor=donor,
+            recipient=recipient,
+        )
+        self._reporter.broken(CLONE_PROTOCOL, broken)
 
     def _enter_stage(self, name: str, at: str) -> None:
         if self._stage is None or name not in STAGES:
@@ -421,3 +429,18 @@ class CloneProtocol:
         self._blocked_at = None
         self.blocks_xa = self._is_ordered = False
         self._page = None
+
+
+def _may_clone(donor: str, recipient: str) -> bool:
+    """Whether a server of one version takes the data of another; what is no version may."""
+    one, other = _numbers(donor), _numbers(recipient)
+    if one is None or other is None:
+        return True
+    if one[:2] != other[:2]:
+        return False
+    return one == other or one[:2] > (8, 0) or min(one[2], other[2]) >= _PATCH_COUNTS_UNTIL
+
+
+def _numbers(version: str) -> tuple[int, int, int] | None:
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    return None if found is None else (int(found[1]), int(found[2]), int(found[3]))

@@ -112,13 +112,34 @@ def clone_protocol__stages(breaks: bool) -> Journal:
     return journal
 
 
-@case()
-def clone_protocol__version(breaks: bool) -> Journal:
+def _versions(donor: str, recipient: str) -> Journal:
     journal = source()
     journal.record("clone", step="begin", role="recipient", peer="b")
-    versions = {"donor_version": "8.0.31", "recipient_version": "8.0.32" if breaks else "8.0.31"}
+    versions = {"donor_version": donor, "recipient_version": recipient}
     journal.record("clone", step="version", role="recipient", peer="b", **versions)
     return journal
+
+
+@case()
+def clone_protocol__version(breaks: bool) -> Journal:
+    return _versions("8.0.31", "8.0.32" if breaks else "8.0.31")
+
+
+@case()
+def clone_protocol__series(breaks: bool) -> Journal:
+    """From 8.0.37 on a server takes the data of any other of its series that does so, too."""
+    return _versions("8.0.36" if breaks else "8.0.37", "8.0.42")
+
+
+@case()
+def clone_protocol__suffix(breaks: bool) -> Journal:
+    """What follows the number says how the server was built."""
+    return _versions("8.0.31", f"8.0.31{'1' if breaks else '-debug'}")
+
+
+@case()
+def clone_protocol__later_series(breaks: bool) -> Journal:
+    return _versions("8.4.0", "9.4.0" if breaks else "8.4.6")
 
 
 def _forced_order(journal: Journal) -> None:
