@@ -295,7 +295,6 @@ class GtidPersistence:
         oldest = next((item for item in self._since.items() if item[0] in known), None)
         if oldest is not None:
             self._judge_time(oldest, ts)
-        early = GtidSet.EMPTY
         if self._writes < WRITES_UNTIL_ANCHORED:
             self._writes += 1
         elif written.count() != len(known):
@@ -308,8 +307,7 @@ class GtidPersistence:
                 written=written,
             )
             self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
-        # Of what it cannot have written nothing else is expected.
-        self._stored.add_set(written - early)
+        self._stored.add_set(written)
         self._stored_ts = ts
         left_out = self._persister_steps.written(self._pending, known, written, body, ts)
         for gtid in known:
