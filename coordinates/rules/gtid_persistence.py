@@ -18,7 +18,6 @@ from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed, sq
 from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.binlog import format_log_file_name
 from tallystick.coordinates.values.errors import GtidSetParseError
-from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import Gtid, GtidSet
 
 if TYPE_CHECKING:
@@ -231,10 +230,6 @@ class GtidPersistence:
     """GTID to trx_no of transactions whose GTID is not in the table yet; 0: prepared."""
     _since: dict[str, int] = field(default_factory=dict)
     """GTID to the moment of its commit, in that order."""
-    _stored: GrowingGtidSet = field(default_factory=GrowingGtidSet)
-    """What the persister has written into the table."""
-    _stored_ts: int = -1
-    """When it last did."""
     _trx_num_gtid: int = 0
     _writes: int = 0
     """Writes since the observation began, as far as that matters."""
@@ -307,8 +302,6 @@ class GtidPersistence:
                 written=written,
             )
             self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
-        self._stored.add_set(written)
-        self._stored_ts = ts
         left_out = self._persister_steps.written(self._pending, known, written, body, ts)
         for gtid in known:
             del self._pending[gtid]
@@ -381,7 +374,7 @@ class GtidPersistence:
     @property
     def awaits_start(self) -> bool:
         """Whether the next start has to find something."""
-        return bool(self._pending) or bool(self._stored.freeze())
+        return bool(self._pending)
 
     def started(self, body: Mapping[str, Any], ts: int, *, crashed: bool, gone: GtidSet) -> None:
         """Judge what a start found.
@@ -394,7 +387,7 @@ class GtidPersistence:
         """
         table, undo = body.get("gtid_executed_table"), body.get("undo_gtids")
         is_told = isinstance(table, str) and (isinstance(undo, str) or not crashed)
-        if self.awaits_start and is_told:
+        if self._pending and is_told:
             self._judge_found(f"{table},{undo or ''}", ts, gone)
         self._forget()
         self._persister_steps.started(tells_undo=isinstance(undo, str))
@@ -404,10 +397,8 @@ class GtidPersistence:
             found = GtidSet.parse(text) | gone
         except GtidSetParseError:
             return
-        pending = GtidSet.parse(",".join(gtid for gtid in self._pending if gtid not in found))
-        missing = pending | (self._stored.freeze() - found)
+        missing = GtidSet.parse(",".join(gtid for gtid in self._pending if gtid not in found))
         if missing:
-            self._stored = GrowingGtidSet(self._stored.freeze() - missing)
             broken = Broken(
                 "gtids_not_recovered",
                 witness=found,
@@ -443,9 +434,6 @@ class GtidPersistence:
             is_read_later=last is not None
             and isinstance(requested_at, int)
             and requested_at >= last[2],
-            stored=self._stored.freeze()
-            if isinstance(requested_at, int) and requested_at > self._stored_ts
-            else GtidSet.EMPTY,
             names_later_file=names_later_file,
         )
 
@@ -466,7 +454,7 @@ class GtidPersistence:
         """Lost records, or a crash that may take back redo, make what was known unknown."""
         self._forget()
         self._trx_num_gtid = 0
-        self._forget_table()
+        self._file = None
         self._persister_steps.forget()
 
     def reset(self) -> None:
@@ -474,11 +462,7 @@ class GtidPersistence:
         writes = self._writes
         self._forget()
         self._writes = writes
-        self._forget_table()
-
-    def _forget_table(self) -> None:
         self._file = None
-        self._stored, self._stored_ts = GrowingGtidSet(), -1
 
     def begin_data_lineage(self) -> None:
         """Another data directory has its own transaction numbers."""

@@ -10,10 +10,10 @@ from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import GTID_TABLE
-from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import RowAnswer
+    from tallystick.coordinates.values.gtid import GtidSet
 
 TABLE_NOT_READ = reason(
     "gtid_table_not_read", "mysql.gtid_executed or gtid_executed was not read", Lack.VALUE
@@ -45,7 +45,6 @@ class GtidTable:
         closed: Previous_gtids of the file that the previous row named, None when not known.
         is_read_later: Whether the table was read after the previous row.
         names_later_file: Whether the row names that file or a later one.
-        stored: What the GTID persister has written into the table before it was read.
     """
 
     table: GtidSet | None
@@ -53,7 +52,6 @@ class GtidTable:
     closed: GtidSet | None
     is_read_later: bool
     names_later_file: bool
-    stored: GtidSet = GtidSet.EMPTY
 
     scope: ClassVar = "instance"
 
@@ -67,12 +65,12 @@ class GtidTable:
     heals="held",
     claim=(
         "The table mysql.gtid_executed holds every executed GTID of the binary log files that"
-        " were closed before it was read, and those that the GTID persister had written into it."
+        " were closed before it was read."
     ),
     why=(
         "A rotation saves what the persister has not: GTIDs of non-transactional and empty"
         " groups. It does so before the next file is opened, and a start does the same with the"
-        " last file of the previous boot. Nothing but a RESET takes a GTID out of the table."
+        " last file of the previous boot."
     ),
     undecided_when=(
         "the table was not read, the previous row named no file whose Previous_gtids are known,"
@@ -96,26 +94,12 @@ class GtidTable:
             "with {missing:gtids}",
             "Previous_gtids of the file that the previous row named",
         ),
-        "table_lacks_stored": Case(
-            "mysql.gtid_executed lacks {missing:gtids}, which the GTID persister has written into"
-            " it.",
-            "{table:gtids}",
-            "mysql.gtid_executed",
-            "with {missing:gtids}",
-            "writes of the GTID persister",
-        ),
     },
 )
 def gtid_table_has_closed_files(e: GtidTable) -> RowAnswer:
-    """Whether the table has what was executed before the file that the previous row named.
-
-    And what was written into it; when that was is known of the persister's writes alone.
-    """
+    """Whether the table has what was executed before the file that the previous row named."""
     if e.table is None or e.executed is None:
         return Undecided(TABLE_NOT_READ)
-    lost = (e.stored & e.executed) - e.table
-    if lost:
-        return Broken("table_lacks_stored", witness=lost, missing=lost, table=e.table)
     if e.closed is None:
         return Undecided(NO_CLOSED_FILE)
     if not e.is_read_later:

@@ -62,18 +62,6 @@ def undo_gtids_recovered__clean(breaks: bool) -> Journal:
 
 
 @case()
-def undo_gtids_recovered__stored(breaks: bool) -> Journal:
-    """What the persister has written is found by each start."""
-    journal = persisted()
-    crash(journal, gtid_executed_table=f"{UUID_A}:1-2", undo_gtids="")
-    journal.record("stop")
-    journal.start(gtid_executed_table=f"{UUID_A}:{2 if breaks else '1-2'}")
-    journal.binlog.open(3)
-    journal.row()
-    return journal
-
-
-@case()
 def gtid_persisted_after_commit(breaks: bool) -> Journal:
     journal = persisted()
     journal.record(PERSISTER, step="commit", trx_no=3, gtid=f"{UUID_A}:3")
@@ -108,16 +96,6 @@ def gtid_table_has_closed_files(breaks: bool) -> Journal:
     journal.row(gtid_executed_table=f"{UUID_A}:1-3")
     journal.groups(1)
     table = f"{UUID_A}:1-{2 if breaks else 3}"
-    row = journal.row(gtid_executed_table=table, gtid_owned="", prepared_xa="")
-    row["requested_at"] = row["ts"]
-    return journal
-
-
-@case()
-def gtid_table_has_closed_files__stored(breaks: bool) -> Journal:
-    """What the persister has written is there, whatever file it was logged in."""
-    journal = persisted()
-    table = f"{UUID_A}:1{'' if breaks else '-2'}"
     row = journal.row(gtid_executed_table=table, gtid_owned="", prepared_xa="")
     row["requested_at"] = row["ts"]
     return journal
