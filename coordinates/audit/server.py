@@ -180,6 +180,12 @@ class Server:
         return not self._flag("innodb_redo_log_enabled", default=self.has_started)
 
     @property
+    def commits_are_durable(self) -> bool:
+        """Whether a crash takes back no commit of InnoDB, as far as the settings say."""
+        policy = self.variables.get("innodb_flush_log_at_trx_commit", 1)
+        return str(policy) == "1" and not self.redo_is_disabled
+
+    @property
     def is_backup_safe(self) -> bool:
         """have_backup_safe_binlog_info."""
         return self._flag("have_backup_safe_binlog_info", default=False)

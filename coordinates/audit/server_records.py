@@ -84,6 +84,7 @@ class ServerRecordReader(InstanceState):
     def _started(self, body: dict[str, Any], ts: int) -> None:
         was_known = self.server.server_uuid is not None or self.has_lost_records
         log_bin, logs_everything = self.server.log_bin, self.server.logs_everything
+        self.persistence.may_lose_redo |= was_known and not self.server.commits_are_durable
         self.server.started(body)
         self.reporter.is_mute = False
         if was_known and self.server.log_bin != log_bin:
@@ -146,8 +147,8 @@ class ServerRecordReader(InstanceState):
     ) -> None:
         """Judge the GTIDs that InnoDB found, where it is known what a crash took out of the log."""
         is_known = not (crashed and self.server.log_bin) or position is not None
-        flush = self.server.variables.get("innodb_flush_log_at_trx_commit", 1)
-        if not is_known or str(flush) != "1":
+        may_lose_redo = self.persistence.may_lose_redo or not self.server.commits_are_durable
+        if not is_known or may_lose_redo:
             self.persistence.interrupted()
         self.persistence.started(body, ts, crashed=crashed, gone=gone)
 
@@ -190,6 +191,7 @@ class ServerRecordReader(InstanceState):
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
         variables = body.get("variables")
         period = self.server.number("sync_source_info")
+        self.persistence.may_lose_redo |= not self.server.commits_are_durable
         self.server.changed(variables if isinstance(variables, dict) else {})
         self.redo.settings_changed()
         if self.server.number("sync_source_info") != period:

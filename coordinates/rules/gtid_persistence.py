@@ -237,6 +237,8 @@ class GtidPersistence:
     """Whether it was reported that the oldest one waits too long."""
     _file: tuple[str, int, int] | None = None
     """Binary log file that the previous row named: base name, number, and the row's moment."""
+    may_lose_redo: bool = False
+    """Whether a setting of this boot was such that a crash may take back what was committed."""
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``gtid_persister`` record."""
@@ -390,6 +392,7 @@ class GtidPersistence:
         if self._pending and is_told:
             self._judge_found(f"{table},{undo or ''}", ts, gone)
         self._forget()
+        self.may_lose_redo = False
         self._persister_steps.started(tells_undo=isinstance(undo, str))
 
     def _judge_found(self, text: str, ts: int, gone: GtidSet) -> None:

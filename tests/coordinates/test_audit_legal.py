@@ -22,6 +22,7 @@ from tests.support.journals import (
 )
 from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import store
+from tests.support.rule_cases_of_gtid_persistence import persisted
 from tests.support.rule_cases_of_protocols import (
     COLLECTS,
     LOCKS,
@@ -134,6 +135,37 @@ def undo_is_purged_up_to_less_than_the_persister_allows() -> Journal:
     journal = source()
     journal.record("gtid_persister", step="number", trx_num_gtid=11)
     journal.record("gtid_persister", step="purge", trx_no=5)
+    return journal
+
+
+@legal
+def a_crash_takes_back_what_was_committed_while_the_log_was_not_flushed() -> Journal:
+    """The start has the setting that was changed meanwhile; what counts is that of before."""
+    journal = source(innodb_flush_log_at_trx_commit=2)
+    journal.variables = journal.variables | {"innodb_flush_log_at_trx_commit": 1}
+    return _lost_by_a_crash(journal)
+
+
+@legal
+def a_crash_takes_back_what_was_committed_while_the_log_was_not_flushed_for_a_while() -> Journal:
+    journal = source(innodb_flush_log_at_trx_commit=1)
+    for policy in (2, 1):
+        journal.record("variables", variables={"innodb_flush_log_at_trx_commit": policy})
+    return _lost_by_a_crash(journal)
+
+
+@legal
+def a_crash_takes_back_what_was_committed_while_there_was_no_redo() -> Journal:
+    return _lost_by_a_crash(source(innodb_redo_log_enabled=False))
+
+
+def _lost_by_a_crash(journal: Journal) -> Journal:
+    """Three GTIDs were written and one is still to be; the crash leaves one in InnoDB."""
+    persisted(3, journal)
+    journal.groups(1)
+    journal.record("gtid_persister", step="commit", trx_no=9, gtid=f"{UUID_A}:4")
+    at = {"file": "binlog.000001", "position": journal.binlog.end}
+    journal.start(crashed=True, recovered=at, gtid_executed_table=f"{UUID_A}:1", undo_gtids="")
     return journal
 
 

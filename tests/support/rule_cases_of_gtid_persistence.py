@@ -9,9 +9,9 @@ PERSISTER = "gtid_persister"
 SECOND = 1_000_000
 
 
-def persisted(writes: int = 2) -> Journal:
+def persisted(writes: int = 2, journal: Journal | None = None) -> Journal:
     """A source whose persister has written often enough to be known."""
-    journal = source()
+    journal = journal or source()
     for gno in range(1, writes + 1):
         journal.record(PERSISTER, step="commit", trx_no=gno, gtid=f"{UUID_A}:{gno}")
         journal.record(PERSISTER, step="write", gtids=f"{UUID_A}:{gno}", oldest_trx_no=gno + 1)
