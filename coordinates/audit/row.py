@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.observer_clock import TOLERANCE_US
 from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row_checks import RowChecks
 from tallystick.coordinates.audit.row_evidence import Row
@@ -143,7 +144,10 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         checks.ask(_HEADER, HeaderUnderLock(state.trx_sys, locks.tables_locked_at))
     locks.row(state, waiting.body["asked_at"], collection_id)
     asked_at = waiting.body["asked_at"]
-    table = audit.persistence.gtid_table(state, asked_at, audit.binlog.previous)
+    surely_at = asked_at
+    if waiting.body["received_at"] is None and isinstance(asked_at, int):
+        surely_at -= TOLERANCE_US  # it is by another clock, which may be ahead
+    table = audit.persistence.gtid_table(state, asked_at, surely_at, audit.binlog.previous)
     checks.ask(_GTID_TABLE, table)
     audit.persistence.row_read(state.position, waiting.ts)
     audit.baselines.has_row = True

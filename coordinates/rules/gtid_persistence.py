@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
-from tallystick.coordinates.rules.gtid_table import GtidTable
+from tallystick.coordinates.rules.gtid_table import GtidTable, PersistedGtids
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed, sql
@@ -100,7 +100,8 @@ UNDO_GTIDS_RECOVERED = register(
         heals="data",
         claim=(
             "A start finds the GTID of every transaction that InnoDB had committed or prepared: in"
-            " the table mysql.gtid_executed, or in an undo log header."
+            " the table mysql.gtid_executed, from which nothing goes that the persister has"
+            " written, or in an undo log header."
         ),
         why=(
             "The GTID goes into the undo log header with the commit, XA PREPARE included, and purge"
@@ -110,8 +111,8 @@ UNDO_GTIDS_RECOVERED = register(
         ),
         undecided_when=(
             "commits in InnoDB were not observed, the start does not report the table, or after a"
-            " crash the GTIDs that it found in undo logs; what the crash took out of the binary"
-            " log counts for nothing here"
+            " crash the GTIDs that it found in undo logs, or redo was not flushed with each commit;"
+            " what the crash took out of the binary log counts for nothing here"
         ),
         sources=("WL#9211, F-7 and Key design points 1 and 4",),
         remedy=(
@@ -237,6 +238,8 @@ class GtidPersistence:
     """Whether it was reported that the oldest one waits too long."""
     _file: tuple[str, int, int] | None = None
     """Binary log file that the previous row named: base name, number, and the row's moment."""
+    _persisted: PersistedGtids = field(default_factory=PersistedGtids)
+    """What every later look at the table has to find."""
     may_lose_redo: bool = False
     """Whether a setting of this boot was such that a crash may take back what was committed."""
 
@@ -292,6 +295,7 @@ class GtidPersistence:
         oldest = next((item for item in self._since.items() if item[0] in known), None)
         if oldest is not None:
             self._judge_time(oldest, ts)
+        early = GtidSet.EMPTY
         if self._writes < WRITES_UNTIL_ANCHORED:
             self._writes += 1
         elif written.count() != len(known):
@@ -304,6 +308,7 @@ class GtidPersistence:
                 written=written,
             )
             self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
+        self._persisted.add(written - early, ts)
         left_out = self._persister_steps.written(self._pending, known, written, body, ts)
         for gtid in known:
             del self._pending[gtid]
@@ -314,6 +319,7 @@ class GtidPersistence:
     def time_anew(self, ts: int) -> None:
         """How long ago something was is not known: it counts from now on."""
         self._since = dict.fromkeys(self._since, ts)
+        self._persisted.time_anew(ts)
 
     def passed(self, ts: int) -> None:
         """The journal has come to this moment: a persister that never writes shows nothing else."""
@@ -376,7 +382,7 @@ class GtidPersistence:
     @property
     def awaits_start(self) -> bool:
         """Whether the next start has to find something."""
-        return bool(self._pending)
+        return bool(self._pending) or bool(self._persisted.all)
 
     def started(self, body: Mapping[str, Any], ts: int, *, crashed: bool, gone: GtidSet) -> None:
         """Judge what a start found.
@@ -389,7 +395,8 @@ class GtidPersistence:
         """
         table, undo = body.get("gtid_executed_table"), body.get("undo_gtids")
         is_told = isinstance(table, str) and (isinstance(undo, str) or not crashed)
-        if self._pending and is_told:
+        self._persisted.remove(gone)
+        if self.awaits_start and is_told:
             self._judge_found(f"{table},{undo or ''}", ts, gone)
         self._forget()
         self.may_lose_redo = False
@@ -401,7 +408,9 @@ class GtidPersistence:
         except GtidSetParseError:
             return
         missing = GtidSet.parse(",".join(gtid for gtid in self._pending if gtid not in found))
+        missing |= self._persisted.all - found
         if missing:
+            self._persisted.remove(missing)
             broken = Broken(
                 "gtids_not_recovered",
                 witness=found,
@@ -414,13 +423,18 @@ class GtidPersistence:
     # Rows
 
     def gtid_table(
-        self, state: ServerState, requested_at: object, previous: Mapping[str, GtidSet]
+        self,
+        state: ServerState,
+        requested_at: object,
+        surely_at: object,
+        previous: Mapping[str, GtidSet],
     ) -> GtidTable:
-        """The table of a row beside the file that the previous row named.
+        """The table of a row beside the file that the previous row named, and what was persisted.
 
         Args:
             state: The row.
             requested_at: When the row was asked for, if that is known.
+            surely_at: A moment before which the table was not read, by any clock, if one is known.
             previous: Previous_gtids of the binary log's files, by their names.
         """
         last, position = self._file, state.position
@@ -438,6 +452,7 @@ class GtidPersistence:
             and isinstance(requested_at, int)
             and requested_at >= last[2],
             names_later_file=names_later_file,
+            persisted=self._persisted.before(surely_at),
         )
 
     def row_read(self, position: LogCoordinates | None, ts: int) -> None:
@@ -458,6 +473,7 @@ class GtidPersistence:
         self._forget()
         self._trx_num_gtid = 0
         self._file = None
+        self._persisted = PersistedGtids()
         self._persister_steps.forget()
 
     def reset(self) -> None:
@@ -466,6 +482,7 @@ class GtidPersistence:
         self._forget()
         self._writes = writes
         self._file = None
+        self._persisted = PersistedGtids()
 
     def begin_data_lineage(self) -> None:
         """Another data directory has its own transaction numbers."""

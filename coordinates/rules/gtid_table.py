@@ -1,4 +1,7 @@
-"""Tier 2: does mysql.gtid_executed hold what closed binary log files held (WL#9211)?"""
+"""Tier 2: does mysql.gtid_executed hold what was put into it (WL#9211)?
+
+That is what closed binary log files held, and what the GTID persister has written.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +13,10 @@ from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, reason, rule
 from tallystick.coordinates.rules.statements import GTID_TABLE
+from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from tallystick.coordinates.rules.outcomes import RowAnswer
-    from tallystick.coordinates.values.gtid import GtidSet
 
 TABLE_NOT_READ = reason(
     "gtid_table_not_read", "mysql.gtid_executed or gtid_executed was not read", Lack.VALUE
@@ -45,6 +48,7 @@ class GtidTable:
         closed: Previous_gtids of the file that the previous row named, None when not known.
         is_read_later: Whether the table was read after the previous row.
         names_later_file: Whether the row names that file or a later one.
+        persisted: What the persister was seen to write before the table was read.
     """
 
     table: GtidSet | None
@@ -52,8 +56,54 @@ class GtidTable:
     closed: GtidSet | None
     is_read_later: bool
     names_later_file: bool
+    persisted: GtidSet
 
     scope: ClassVar = "instance"
+
+
+INTERVALS_MAX = 4096
+"""Intervals of GTIDs in memory; a persister that leaves as many gaps is followed anew."""
+
+
+@dataclass(eq=False)
+class PersistedGtids:
+    """What the persister was seen to write into the table, as far as it is there for good.
+
+    The newest write is apart: a row may have been asked for before it and after the others.
+    """
+
+    _earlier: GtidSet = GtidSet.EMPTY
+    _earlier_ts: int = -1
+    _newest: GtidSet = GtidSet.EMPTY
+    _newest_ts: int = -1
+
+    def add(self, gtids: GtidSet, ts: int) -> None:
+        """Take what was written at a moment."""
+        earlier = self.all
+        is_kept = sum(map(len, earlier.bounds().values())) <= 2 * INTERVALS_MAX
+        self._earlier = earlier if is_kept else GtidSet.EMPTY
+        self._earlier_ts = self._newest_ts
+        self._newest, self._newest_ts = gtids, ts
+
+    @property
+    def all(self) -> GtidSet:
+        """All that was written."""
+        return self._earlier | self._newest
+
+    def before(self, asked_at: object) -> GtidSet:
+        """What was written before a row was asked for; nothing if that moment is not known."""
+        if not isinstance(asked_at, int) or asked_at <= self._earlier_ts:
+            return GtidSet.EMPTY
+        return self._earlier if asked_at <= self._newest_ts else self.all
+
+    def remove(self, gtids: GtidSet) -> None:
+        """These are not in the table, or need not be."""
+        if gtids:
+            self._earlier, self._newest = self._earlier - gtids, self._newest - gtids
+
+    def time_anew(self, ts: int) -> None:
+        """All was written before this moment, by another clock."""
+        self._earlier_ts = self._newest_ts = ts
 
 
 @rule(
@@ -65,12 +115,12 @@ class GtidTable:
     heals="held",
     claim=(
         "The table mysql.gtid_executed holds every executed GTID of the binary log files that"
-        " were closed before it was read."
+        " were closed before it was read, and every one that the GTID persister had written."
     ),
     why=(
         "A rotation saves what the persister has not: GTIDs of non-transactional and empty"
         " groups. It does so before the next file is opened, and a start does the same with the"
-        " last file of the previous boot."
+        " last file of the previous boot. Only RESET BINARY LOGS AND GTIDS takes a GTID out."
     ),
     undecided_when=(
         "the table was not read, the previous row named no file whose Previous_gtids are known,"
@@ -94,12 +144,27 @@ class GtidTable:
             "with {missing:gtids}",
             "Previous_gtids of the file that the previous row named",
         ),
+        "table_lacks_persisted": Case(
+            "mysql.gtid_executed lacks {missing:gtids}, which the GTID persister had written.",
+            "{table:gtids}",
+            "mysql.gtid_executed",
+            "with {missing:gtids}",
+            "the persister's writes in the journal",
+            remedy=(
+                "Before the server is restarted compare mysql.gtid_executed with gtid_executed;"
+                " FLUSH LOCAL BINARY LOGS stores all logged GTIDs in the table. What is not logged"
+                " has no other place: a start forgets it, and replication brings it again."
+            ),
+        ),
     },
 )
 def gtid_table_has_closed_files(e: GtidTable) -> RowAnswer:
-    """Whether the table has what was executed before the file that the previous row named."""
+    """Whether the table has what was persisted, or executed before the previous row's file."""
     if e.table is None or e.executed is None:
         return Undecided(TABLE_NOT_READ)
+    lost = (e.persisted & e.executed) - e.table
+    if lost:
+        return Broken("table_lacks_persisted", witness=lost, missing=lost, table=e.table)
     if e.closed is None:
         return Undecided(NO_CLOSED_FILE)
     if not e.is_read_later:

@@ -13,6 +13,7 @@ from tests.support.journals import (
     UUID_A,
     UUID_B,
     UUID_C,
+    Binlog,
     Gtids,
     Journal,
     Record,
@@ -135,6 +136,62 @@ def undo_is_purged_up_to_less_than_the_persister_allows() -> Journal:
     journal = source()
     journal.record("gtid_persister", step="number", trx_num_gtid=11)
     journal.record("gtid_persister", step="purge", trx_no=5)
+    return journal
+
+
+def _table_read(journal: Journal, gtids: str, taken_us: int = 0) -> Record:
+    row = journal.row(gtid_executed_table=gtids, gtid_owned="", prepared_xa="")
+    row["requested_at"] = row["received_at"] = row["ts"] - taken_us
+    return row
+
+
+def _persisted(**settings: object) -> Journal:
+    """The persister has written what was executed; the clocks are known."""
+    journal = persisted(3, source(**settings))
+    _table_read(journal, f"{UUID_A}:1-3")
+    return journal
+
+
+@legal
+def reset_empties_the_table_of_what_was_persisted() -> Journal:
+    journal = _persisted()
+    journal.record("binlog_reset")
+    journal.executed, journal.used, journal.binlog = Gtids(), Gtids(), Binlog(journal)
+    journal.binlog.open()
+    journal.groups(1)
+    _table_read(journal, "")
+    return journal
+
+
+@legal
+def restored_data_have_another_table() -> Journal:
+    journal = _persisted()
+    journal.start(data_lineage="restored", gtid_executed_table="", undo_gtids="")
+    journal.executed, journal.used, journal.binlog = Gtids(), Gtids(), Binlog(journal)
+    journal.binlog.open()
+    _table_read(journal, "")
+    return journal
+
+
+@legal
+def the_table_is_read_before_the_persister_writes() -> Journal:
+    """The row comes after the write, and was asked for before it."""
+    journal = _persisted()
+    journal.groups(1)
+    journal.record("gtid_persister", step="commit", trx_no=9, gtid=f"{UUID_A}:4")
+    journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:4", oldest_trx_no=10)
+    _table_read(journal, f"{UUID_A}:1-3", taken_us=1_000)
+    return journal
+
+
+@legal
+def the_table_is_read_by_request_of_a_clock_that_is_ahead() -> Journal:
+    """When the server had the request is not known."""
+    journal = _persisted()
+    journal.groups(1)
+    journal.record("gtid_persister", step="commit", trx_no=9, gtid=f"{UUID_A}:4")
+    journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:4", oldest_trx_no=10)
+    del _table_read(journal, f"{UUID_A}:1-3")["received_at"]
     return journal
 
 

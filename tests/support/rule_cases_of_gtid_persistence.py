@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_A, Journal
+from tests.support.journals import UUID_A, Journal, Record
 from tests.support.rule_cases import case, source
 
 PERSISTER = "gtid_persister"
@@ -62,6 +62,13 @@ def undo_gtids_recovered__clean(breaks: bool) -> Journal:
 
 
 @case()
+def undo_gtids_recovered__written(breaks: bool) -> Journal:
+    """What the persister has written a crash leaves in the table."""
+    table = f"{UUID_A}:1{'' if breaks else '-2'}"
+    return crash(persisted(), gtid_executed_table=table, undo_gtids="")
+
+
+@case()
 def gtid_persisted_after_commit(breaks: bool) -> Journal:
     journal = persisted()
     journal.record(PERSISTER, step="commit", trx_no=3, gtid=f"{UUID_A}:3")
@@ -98,4 +105,35 @@ def gtid_table_has_closed_files(breaks: bool) -> Journal:
     table = f"{UUID_A}:1-{2 if breaks else 3}"
     row = journal.row(gtid_executed_table=table, gtid_owned="", prepared_xa="")
     row["requested_at"] = row["ts"]
+    return journal
+
+
+def timed(row: Record) -> Record:
+    """The server had the request when it answered it."""
+    row["requested_at"] = row["received_at"] = row["ts"]
+    return row
+
+
+@case()
+def gtid_table_has_closed_files__persisted(breaks: bool) -> Journal:
+    """What the persister has written, though its file is open."""
+    journal = persisted()
+    timed(journal.row())
+    table = f"{UUID_A}:1{'' if breaks else '-2'}"
+    timed(journal.row(gtid_executed_table=table, gtid_owned="", prepared_xa=""))
+    return journal
+
+
+@case()
+def gtid_table_has_closed_files__asked_between(breaks: bool) -> Journal:
+    """The table was read between the last two writes."""
+    journal = persisted(1)
+    timed(journal.row())
+    for gno in (2, 3):
+        journal.record(PERSISTER, step="commit", trx_no=gno, gtid=f"{UUID_A}:{gno}")
+    for gno in (2, 3):
+        journal.record(PERSISTER, step="write", gtids=f"{UUID_A}:{gno}")
+    table = f"{UUID_A}:1{'' if breaks else '-2'}"
+    row = timed(journal.row(gtid_executed_table=table, gtid_owned="", prepared_xa=""))
+    row["requested_at"] = row["received_at"] = row["ts"] - 1_500
     return journal
