@@ -101,8 +101,10 @@ class FleetAudit:
         for event in in_time_order(fleet_events):
             if event.kind is FleetEventKind.BEGUN_ANEW:
                 self._begin_anew(event.instance_id)
+            # How many heartbeats follow each other here depends on how the journal was cut.
+            is_counted = event.kind not in OF_LOGS and not self.reader.is_repeated(event)
             self.reader.take(event)
-            if event.kind not in OF_LOGS:
+            if is_counted:
                 records[event.instance_id] += 1
                 if records[event.instance_id] == SETTLE_EVERY:
                     self._settle()

@@ -11,7 +11,7 @@ from tallystick.coordinates.audit.comparison import ImageChannel, RestoreMade, R
 from tallystick.coordinates.audit.finding_collector import Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
-from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+from tallystick.coordinates.audit.instance_timeline import HEARTBEATS_MAX, InstanceTimeline
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.origins import OriginColumns, Origins
 from tallystick.coordinates.audit.packed_events import BinlogGroups
@@ -111,10 +111,19 @@ class FleetEventReader:
         self.timelines.pop(instance_id, None)
         self.origins.forget(instance_id)
 
+    def is_repeated(self, event: FleetEvent) -> bool:
+        """Whether an event tells nothing but the time, as did the last ones of its instance."""
+        timeline = self.timelines.get(event.instance_id)
+        is_quiet = timeline is not None and timeline.heartbeats == HEARTBEATS_MAX
+        return is_quiet and event.kind is FleetEventKind.TIME
+
     def take(self, event: FleetEvent) -> None:
         """The next event of its instance's journal."""
         member = self.enter(event.instance_id)
         member.begin(event.ts)
+        is_repeated, is_heartbeat = self.is_repeated(event), event.kind is FleetEventKind.TIME
+        heartbeats = member.timeline.heartbeats + 1 if is_heartbeat else 0
+        member.timeline.heartbeats = min(heartbeats, HEARTBEATS_MAX)
         if event.kind is FleetEventKind.LOGGED:
             for part in self._by_instants(event, member.timeline):
                 self._logged(part, member)
@@ -136,7 +145,9 @@ class FleetEventReader:
                     member.timeline.is_log_awaited = True
                 member.timeline.reached(event.ts)
                 self._mark(member.timeline, event.ts)
-            if event.kind is FleetEventKind.TIME:
+            if is_repeated:
+                member.timeline.states.forget_last()
+            if is_heartbeat:
                 self.close_instant(member.timeline)
 
     def end(self, timeline: InstanceTimeline, ts: int) -> None:

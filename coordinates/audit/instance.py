@@ -12,6 +12,7 @@ import contextlib
 import traceback
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -50,7 +51,8 @@ WAITING_MAX = 32
 ANSWERED_MAX = 256
 """Collections whose rows are known when another epoch sends them again."""
 _SERVER, _BINLOG, _RELAY, _REDO = map(int, Stream)
-_GAP = int(RecordType.GAP)
+_GAP, _HEARTBEAT = int(RecordType.GAP), int(RecordType.HEARTBEAT)
+_EMPTY = "{}"
 
 
 def failure_text(error: Exception) -> str:
@@ -63,6 +65,22 @@ def failure_text(error: Exception) -> str:
 def is_ahead(block: Block, sent_us: int) -> bool:
     """Whether a record is later than its message, which Kafka has of a time, microseconds."""
     return _latest(block) > sent_us + AHEAD_MAX_US
+
+
+def _passed_heartbeats(block: Block, indices: list[int], types: list[int]) -> set[int]:
+    """Heartbeats that the next record, another one, makes needless: what is known is the time.
+
+    Args:
+        block: The records.
+        indices: Of the server records.
+        types: Theirs.
+    """
+    heartbeats = [
+        index
+        for index, record_type in zip(indices, types, strict=True)
+        if record_type == _HEARTBEAT and block.texts.get(index, _EMPTY) == _EMPTY
+    ]
+    return {index for index, following in pairwise(heartbeats) if following == index + 1}
 
 
 def _latest(block: Block) -> int:
@@ -397,13 +415,15 @@ class InstanceAudit(ServerRecordReader):
         events = EventColumns(block)
         indices = (streams == _SERVER).nonzero()[0]
         read = (shown.columns["ts"], block.columns["type"], block.columns["channel"])
-        columns = (indices, *(column[indices] for column in read))
+        columns = [indices.tolist(), *(column[indices].tolist() for column in read)]
+        passed = _passed_heartbeats(block, columns[0], columns[2])
         at = 0
-        for index, self.shown_ts, record_type, channel in zip(
-            *(column.tolist() for column in columns), strict=True
-        ):
+        for index, self.shown_ts, record_type, channel in zip(*columns, strict=True):
             if index > at:
                 self._read_events(block, at, index, events)
+            at = index + 1
+            if index in passed and self.reporter.has_told_time and not (self.waiting or breaks):
+                continue
             if breaks and breaks[0].record <= index:
                 self._doubt_times(block, index, breaks[0])
                 breaks = [one for one in breaks if one.record > index]
@@ -412,7 +432,6 @@ class InstanceAudit(ServerRecordReader):
             if self.clock.offset != offset:
                 block = later(block, index + 1, self.clock.offset - offset)
                 events = EventColumns(block)
-            at = index + 1
         if at < len(block):
             self._read_events(block, at, len(block), events)
         if breaks:

@@ -37,6 +37,8 @@ LOSSES_MAX = 16
 IMAGES_MAX = 32
 """Backup images, clones and positions with checksums remembered of one instance."""
 ADMINISTERED_MAX = 16
+HEARTBEATS_MAX = 2
+"""Of heartbeats that follow each other the first and the last are states: all states are equal."""
 
 
 LogPosition = tuple[int, int, int]
@@ -53,6 +55,9 @@ class InstanceTimeline:
     open_ts: int | None = None
     is_log_awaited: bool = False
     """Whether nothing was logged since a row or a heartbeat."""
+    heartbeats: int = 0
+    """How many of its last events told nothing but the time, up to ``HEARTBEATS_MAX``, of which
+    the first and the last are states."""
     identities: list[Identity] = field(default_factory=list)
     cluster: str | None = None
     """The cluster that its producer counts it to, None not known."""

@@ -70,6 +70,8 @@ class Reporter:
     fleet_events: list[FleetEvent] = field(default_factory=list, metadata=TRANSIENT)
     position: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
     """Journal position of what is reported next: epoch, sequence, time."""
+    tells_time: bool = False
+    """Whether the last fleet event told nothing but the time."""
     _held: list[Callable[[], None]] = field(default_factory=list, metadata=TRANSIENT)
 
     def broken(
@@ -230,6 +232,7 @@ class Reporter:
             journal_position: Epoch, sequence and time; None: where the journal is read.
         """
         self.release()
+        self.tells_time = kind is FleetEventKind.TIME
         epoch, sequence, ts = journal_position or self.position
         self.fleet_events.append(
             FleetEvent(
@@ -245,7 +248,13 @@ class Reporter:
 
     def clear(self) -> None:
         """Drop what was reported and not yet taken, and what is held."""
+        self.tells_time = False
         self.findings, self.observations, self.fleet_events, self._held = [], [], [], []
+
+    @property
+    def has_told_time(self) -> bool:
+        """Whether nothing came after the last fleet event, which told nothing but the time."""
+        return self.tells_time and not self._held
 
     def hold(self, emit: Callable[[], None]) -> None:
         """Call ``emit`` before the next fleet event: what it gathers until then is one event."""

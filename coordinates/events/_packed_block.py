@@ -53,6 +53,7 @@ _UINT32_MAX = 2**32 - 1
 _INT64_MAX = 2**63 - 1
 
 _NAMES = tuple(COLUMNS)
+_TS = _NAMES.index("ts")
 _RANGES = {
     name: (int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)) for name, dtype in COLUMNS.items()
 }
@@ -264,17 +265,21 @@ def join_records(heads: Sequence[Head]) -> BlockParts:
         BlockError: One of them cannot be.
     """
     first = heads[0]
-    lows = highs = first.least
-    if len(heads) > 1:
-        lows, highs = (tuple(map(of, *(head.least for head in heads))) for of in (min, max))
+    at_any_time = {(*head.least[:_TS], 0, *head.least[_TS + 1 :]) for head in heads}
     columns: Columns = {}
-    for at, (name, low, high) in enumerate(zip(_NAMES, lows, highs, strict=True)):
-        if low == high:
-            columns[name] = _equal(name, low, len(heads))
-        else:
-            _check_range(name, low, high)
-            columns[name] = np.array([head.least[at] for head in heads], dtype=COLUMNS[name])
-    bounds = dict(zip(_NAMES, zip(lows, highs, strict=True), strict=True))
+    bounds: dict[str, tuple[int, int]] = {}
+    differ: Iterable[int] = range(len(_NAMES))
+    if len(at_any_time) == 1:
+        # Heartbeats differ by their times alone; what else they have, those of all servers have.
+        equal_columns, equal_bounds = _equal_columns(at_any_time.pop(), len(heads))
+        columns |= equal_columns
+        bounds |= equal_bounds
+        differ = [_TS]
+    for at in differ:
+        name, numbers = _NAMES[at], [head.least[at] for head in heads]
+        low, high = bounds[name] = min(numbers), max(numbers)
+        _check_range(name, low, high)
+        columns[name] = np.array(numbers, dtype=COLUMNS[name])
     _check_indices(bounds, first)
     texts = [_texts(head.text_at, head.texts, 1) for head in heads]
     return BlockParts(
@@ -284,6 +289,16 @@ def join_records(heads: Sequence[Head]) -> BlockParts:
         texts={at: text for at, found in enumerate(texts) for text in found.values()},
         bounds=bounds,
     )
+
+
+@lru_cache(maxsize=1024)
+def _equal_columns(
+    numbers: tuple[int, ...], count: int
+) -> tuple[Columns, dict[str, tuple[int, int]]]:
+    """Columns, each of equal numbers, and their bounds."""
+    named = dict(zip(_NAMES, numbers, strict=True))
+    columns = {name: _equal(name, number, count) for name, number in named.items()}
+    return columns, {name: (number, number) for name, number in named.items()}
 
 
 def metadata_of(head: Head) -> dict[str, bytes]:

@@ -144,7 +144,9 @@ def image_log_forgotten() -> Journals:
     """The source has begun another log since the image, and its states then are forgotten."""
     recovery = Recovery(same_server=False)
     recovery.source.reset()
+    recovery.source.open_file()
     for _ in range(600):
+        recovery.source.event()
         recovery.source.time()
     recovery.run(*gtids(3, 4, 5))
     return recovery.source, recovery.server
