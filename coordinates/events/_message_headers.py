@@ -37,6 +37,23 @@ def _object(header: tuple[str, bytes | None]) -> str:
 
 
 _NAMES = frozenset({*METADATA_KEYS, CLUSTER})
+_SEQUENCE = "first_sequence"
+_SEQUENCE_VALUE = f'"key":"{_SEQUENCE}","value":"'
+
+
+@lru_cache(maxsize=1 << 14)
+def _around_sequence(*others: bytes | None) -> tuple[str, str]:
+    """What is before and after the value that differs from block to block.
+
+    Args:
+        others: Values of the other headers, in order; the last is the cluster, None without one.
+    """
+    values = iter(others)
+    headers = [(name, b"" if name == _SEQUENCE else next(values)) for name in METADATA_KEYS]
+    cluster = next(values)
+    text = headers_json(headers if cluster is None else [*headers, (CLUSTER, cluster)])
+    before, value, after = text.partition(_SEQUENCE_VALUE)
+    return before + value, after
 
 
 def headers_of_json(text: str) -> list[tuple[str, bytes | None]]:
@@ -60,8 +77,10 @@ def check_headers(headers: Headers, metadata: Mapping[str, bytes]) -> None:
     """
     if isinstance(headers, str):
         # As the producers write them, in this order: nearly always, and quicker than to read them.
-        names = (*METADATA_KEYS, CLUSTER) if CLUSTER in metadata else METADATA_KEYS
-        if headers == headers_json([(name, metadata[name]) for name in names]):
+        others = [metadata[name] for name in METADATA_KEYS if name != _SEQUENCE]
+        before, after = _around_sequence(*others, metadata.get(CLUSTER))
+        sequence = b2a_base64(metadata[_SEQUENCE], newline=False).decode("ascii")
+        if headers == f"{before}{sequence}{after}":
             return
         headers = headers_of_json(headers)
     missing = {*METADATA_KEYS, *([CLUSTER] if CLUSTER in metadata else [])}
