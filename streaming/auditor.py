@@ -20,6 +20,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 from tallystick.coordinates.audit.finding_collector import FleetOutput
 from tallystick.coordinates.events._message_headers import headers_of_json
 from tallystick.coordinates.state_codec import encode
+from tallystick.coordinates.values.json_bytes import to_json
 from tallystick.streaming.bucket import Bucket, Judging, Numbers
 from tallystick.streaming.fleet_log import Span
 from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
@@ -37,6 +38,8 @@ from tallystick.streaming.schema import (
     LOG_PART,
     LOG_VERSION,
     NOT_LISTED,
+    QUIET,
+    QUIET_COLUMNS,
     READ,
     RESULT,
     VERSION_NAME,
@@ -115,8 +118,7 @@ class BlockAuditor(StatefulProcessor):
                 stranger = {"kind": NOT_LISTED, "instance_id": journal.instance_id, "blocks": count}
                 found.append(_EMPTY_ROW | stranger)
         results, outputs = held.step(messages, orders, self._store, self._fleet)
-        for journal, result in results.items():
-            found += rows_of_result(journal, result)
+        found += rows_of_results(results)
         found += rows_of_clusters(bucket, outputs, held.fleet_bytes)
         # Objects, so that a missing integer stays missing and makes its column no floats.
         columns = {name: [row[name] for row in found] for name in AUDIT_ROWS.names}
@@ -256,30 +258,39 @@ def rows_of_clusters(
     ]
 
 
-def rows_of_result(journal: JournalKey, result: KeyResult) -> list[dict[str, Any]]:
-    """What the messages of a journal brought, as rows of ``schema.AUDIT_ROWS``."""
-    partition, offset = result.newest
-    epoch, sequence, ts = result.newest_event or (None, None, None)
-    rows = [
-        _EMPTY_ROW
-        | {
-            "kind": RESULT,
-            "cluster": journal.cluster,
-            "instance_id": journal.instance_id,
-            "partition": partition,
-            "offset": offset,
-            "blocks": result.blocks,
-            "records": result.records,
-            "bytes": result.journal_bytes,
-            "document": result.document,
-            "fleet_events": result.events_document,
-            "epoch": epoch,
-            "sequence": sequence,
-            "ts": ts,
-        }
-        for _ in range(result.is_known)
-    ]
-    rows += [
+def rows_of_results(results: Mapping[JournalKey, KeyResult]) -> list[dict[str, Any]]:
+    """What the messages of journals brought, as rows of ``schema.AUDIT_ROWS``."""
+    quiet: list[tuple[Any, ...]] = []
+    rows: list[dict[str, Any]] = []
+    for journal, result in results.items():
+        if result.is_known:
+            values = _values_of(journal, result)
+            if result.document is None and result.events_document is None:
+                quiet.append(values)
+            else:
+                rows.append(
+                    _EMPTY_ROW
+                    | dict(zip(QUIET_COLUMNS, values, strict=True))
+                    | {
+                        "kind": RESULT,
+                        "document": result.document,
+                        "fleet_events": result.events_document,
+                    }
+                )
+        rows += _rows_of_letters(journal, result)
+    if quiet:
+        rows.append(_EMPTY_ROW | {"kind": QUIET, "instance_id": "", "document": to_json(quiet)})
+    return rows
+
+
+def _values_of(journal: JournalKey, result: KeyResult) -> tuple[Any, ...]:
+    """Those of ``schema.QUIET_COLUMNS``."""
+    counts = result.blocks, result.records, result.journal_bytes
+    return (*journal, *result.newest, *counts, *(result.newest_event or (None, None, None)))
+
+
+def _rows_of_letters(journal: JournalKey, result: KeyResult) -> list[dict[str, Any]]:
+    return [
         _EMPTY_ROW
         | {
             "kind": DEAD_LETTER,
@@ -298,7 +309,6 @@ def rows_of_result(journal: JournalKey, result: KeyResult) -> list[dict[str, Any
         }
         for letter in result.dead_letters
     ]
-    return rows
 
 
 def audit_blocks(blocks: DataFrame, processor: BlockAuditor | None = None) -> DataFrame:

@@ -32,6 +32,7 @@ from tallystick.coordinates.rules.observations import (
     OTHERS_UNREADABLE,
 )
 from tallystick.coordinates.state_codec import decode
+from tallystick.coordinates.values.json_bytes import of_json
 from tallystick.streaming.doubts import doubt
 from tallystick.streaming.instance_step import JournalKey
 from tallystick.streaming.journal_holes import Read
@@ -40,8 +41,11 @@ from tallystick.streaming.schema import (
     CONTROL,
     DEAD_LETTER,
     NOT_LISTED,
+    QUIET,
+    QUIET_COLUMNS,
     READ,
     REQUEST,
+    RESULT,
     decode_document,
 )
 from tallystick.streaming.sinks import DeadLetterRow
@@ -147,7 +151,7 @@ def sort_out(table: pa.Table) -> BatchContent:
     known: set[JournalKey] = set()
     # What is of no cluster may be of several buckets.
     clusters: list[tuple[tuple[str, int], FleetOutput]] = []
-    rows = table.to_pylist()
+    rows = [one for row in table.to_pylist() for one in _results_of(row)]
     rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
     for row in rows:
         if row["kind"] == REQUEST:
@@ -186,6 +190,15 @@ def sort_out(table: pa.Table) -> BatchContent:
         content.add_cluster(output)
     content.observations += _under_no_instance(content.dead_letters, known)
     return content
+
+
+def _results_of(row: dict[str, Any]) -> Iterable[dict[str, Any]]:
+    """A row, or the results in it."""
+    if row["kind"] != QUIET:
+        return [row]
+    bare: dict[str, Any] = {"kind": RESULT, "document": None, "fleet_events": None}
+    results = of_json(row["document"])
+    return [bare | dict(zip(QUIET_COLUMNS, values, strict=True)) for values in results]
 
 
 def _under_no_instance(

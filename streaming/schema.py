@@ -75,6 +75,11 @@ the list state of their segment, or that its clusters' audits are made from (``f
 of their own."""
 
 RESULT = "result"
+QUIET = "quiet"
+QUIET_COLUMNS = (
+    "cluster", "instance_id", "partition", "offset", "blocks", "records", "bytes", "epoch",
+    "sequence", "ts",
+)  # fmt: skip
 DEAD_LETTER = "dead_letter"
 REQUEST = "request"
 CONTROL = "control"
@@ -107,7 +112,9 @@ AUDIT_ROWS = StructType(
 were read, of how many bytes, ``document`` (JSON of findings, observations and cuts) and
 ``fleet_events`` (``coordinates.audit.fleet_events``: those of the administration), NULL if there
 are none, ``epoch``, ``sequence`` and ``ts`` up to which the journal is known, ``partition`` and
-``offset`` of its last block. CLUSTER, one a cluster: ``document`` is what
+``offset`` of its last block. QUIET, one a bucket: of all keys whose RESULT has neither
+``document`` nor ``fleet_events`` that, in ``document``, as JSON rows of ``QUIET_COLUMNS``: each row
+of Spark's costs as much as to audit a heartbeat. CLUSTER, one a cluster: ``document`` is what
 comparing its instances has brought (``FleetOutput`` as the state codec encodes it), ``partition``
 the bucket, ``bytes`` those of its clusters' log. DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was, ``value`` cut if it had more ``bytes``. REQUEST and CONTROL,

@@ -12,6 +12,7 @@ from streaming_journals import history
 
 from tallystick.coordinates.audit.culprits import culprits
 from tallystick.coordinates.audit.finding_collector import FleetOutput
+from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.audit.instance import AuditOutput
 from tallystick.coordinates.events.block_codec import encode_block
@@ -34,7 +35,8 @@ from tallystick.streaming import (
     tables,
 )
 from tallystick.streaming.answers import SILENT
-from tallystick.streaming.auditor import rows_of_clusters, rows_of_result
+from tallystick.streaming.auditor import rows_of_clusters, rows_of_results
+from tallystick.streaming.batch import sort_out
 from tallystick.streaming.bucket import Ends
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.doubts import doubt
@@ -45,7 +47,15 @@ from tallystick.streaming.journal_holes import PlannedOffsets
 from tallystick.streaming.message_limit import MessageLimit
 from tallystick.streaming.progress import Metrics
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import AUDIT_ROWS, CONTROL, NOT_LISTED, READ, REQUEST
+from tallystick.streaming.schema import (
+    AUDIT_ROWS,
+    CONTROL,
+    NOT_LISTED,
+    QUIET,
+    READ,
+    REQUEST,
+    RESULT,
+)
 from tallystick.streaming.table_sink import TableSink
 from tests.support.audit_steps import audit_rows
 from tests.support.results import finding
@@ -66,7 +76,7 @@ def micro_batches(count: int) -> list[pa.Table]:
         for name in reversed(INSTANCES):
             row = BlockRow(encode_block(pieces[name][i]), None, 0, i)
             states[name], result = audit_rows(states[name], name, [row])
-            rows += rows_of_result(JournalKey("", name), result)
+            rows += rows_of_results({JournalKey("", name): result})
         tables.append(pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS))
     return tables
 
@@ -464,7 +474,7 @@ def test_a_message_without_a_key_is_told(tmp_path):
     """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
     row = BlockRow(b"x", '[{"key":"h","value":"dg=="}]', 3, 14)
     letters = [DeadLetter(row, "a message without a key")]
-    rows = rows_of_result(JournalKey("", ""), KeyResult(is_known=False, dead_letters=letters))
+    rows = rows_of_results({JournalKey("", ""): KeyResult(is_known=False, dead_letters=letters)})
     table = pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS)
     recorder = Recorder()
     step(tmp_path, recorder).absorb(table, 0, NOW_US)
@@ -474,6 +484,26 @@ def test_a_message_without_a_key_is_told(tmp_path):
     )  # fmt: skip
     [observation] = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
     assert ("partition 3, offset 14", True) == (observation.at, observation.is_undecided)
+
+
+def test_results_of_quiet_instances_are_one_row():
+    """What is read of it is what rows of their own say, in the same order."""
+    found = finding(instance_id="b")
+    quiet = KeyResult(newest=(1, 7), blocks=2, records=3, journal_bytes=5)
+    quiet.fleet_events = [FleetEvent(FleetEventKind.TIME, "", 4, 9, NOW_US, {})]
+    told = KeyResult(newest=(0, 8), blocks=1, records=1, journal_bytes=1, findings=[found])
+    for result in (quiet, told):
+        result.encode()
+    keys = [JournalKey(cluster, name) for cluster, name in (("y", "c"), ("x", "b"), ("x", "a"))]
+    rows = rows_of_results(dict(zip(keys, (quiet, told, quiet), strict=True)))
+    assert [row["kind"] for row in rows] == [RESULT, QUIET]
+    content = sort_out(pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS))
+    assert (content.blocks, content.records, content.bytes) == (5, 7, 11)
+    assert content.journals == sorted(keys, key=lambda key: key.instance_id)
+    assert content.findings == [found]
+    assert [(e.kind, e.instance_id, e.epoch, e.sequence, e.ts) for e in content.fleet_events] == [
+        (FleetEventKind.TIME, name, 4, 9, NOW_US) for name in ("a", "c")
+    ]
 
 
 def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):

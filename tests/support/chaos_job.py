@@ -26,7 +26,7 @@ from tallystick.coordinates.results import (
     Verdict,
 )
 from tallystick.streaming import audit_log, fleet_log
-from tallystick.streaming.auditor import rows_of_clusters, rows_of_result
+from tallystick.streaming.auditor import rows_of_clusters, rows_of_results
 from tallystick.streaming.bucket import Bucket, Judging
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.fleet import FleetStep
@@ -207,7 +207,7 @@ class Job:
         frames = []
         for key in [key for key in rows if not key.instance_id]:
             letters = [DeadLetter(row, "no instance") for row in rows.pop(key)]
-            frames += rows_of_result(key, KeyResult(is_known=False, dead_letters=letters))
+            frames += rows_of_results({key: KeyResult(is_known=False, dead_letters=letters)})
         planned = [PlannedOffsets("t", n, *of) for n, of in enumerate(plan.ranges)]
         orders = self._fleet.orders(number, planned)
         before, after = self.disk.logs[number - 1], {}
@@ -229,8 +229,8 @@ class Job:
                 results, outputs = of.step(of_bucket, orders, audits, fleets)
             held[bucket] = of
             after[bucket] = BucketState(of.numbers, tuple(audits.read()), tuple(fleets.read()))
-            for key, result in results.items():
-                frames += rows_of_result(key, result)
+            frames += rows_of_results(results)
+            for _ in results:
                 self._crashes.at("judged")
             frames += rows_of_clusters(int(bucket), outputs, of.fleet_bytes)
         self.disk.logs = {number - 1: before, number: after}
