@@ -279,6 +279,7 @@ def purged_evidence(row: Row) -> PurgedEvidence:
         previous_gtid_purged=history.purged,
         fallen=fallen,
         has_binlog=row.has_binlog,
+        is_off=row.server.is_log_bin_off,
         logged=binlog.logged.freeze(),
         grouped=binlog.grouped.freeze(),
         lost_from_log=_lost_from_log(row),

@@ -118,11 +118,16 @@ class Server:
         """Whether there is a binary log."""
         return self._flag("log_bin", default=True)
 
+    @property
+    def is_log_bin_off(self) -> bool:
+        """Whether it is known to have no binary log, not only assumed."""
+        return self.variables.get("log_bin") is not None and not self.log_bin
+
     def logging(self, *, is_seen: bool) -> Logging:
         """Whether it is known to write a binary log; ``is_seen``: the journal has one of it."""
         if self.variables.get("log_bin") is None:
             return Logging.MAY_END if is_seen else Logging.NONE
-        if not self.log_bin:
+        if self.is_log_bin_off:
             return Logging.NONE
         action = str(self.variables.get("binlog_error_action")).upper()
         return Logging.MAY_END if action == "IGNORE_ERROR" else Logging.ON

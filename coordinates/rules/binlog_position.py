@@ -287,6 +287,7 @@ def _within_file(e: PositionEvidence) -> RowAnswer:
         "binary_log_position",
         "previous_binary_log_file",
         "previous_binary_log_position",
+        "journal_gtid_set",
     ),
     cases={
         "fell": Case(

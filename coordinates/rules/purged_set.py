@@ -58,6 +58,14 @@ IN_COMMIT_UNKNOWN = reason(
 EXECUTED_BEGAN_ANEW = reason(
     "executed_began_anew", "gtid_executed began anew while the answer was read", Lack.LINEAGE
 )
+MAY_HAVE_LOG = reason(
+    "may_have_log",
+    "the row names no binary log, and whether log_bin is off is not known",
+    Lack.SETTING,
+)
+FIRST_NOT_READ = reason(
+    "executed_first_not_read", "gtid_executed was not read before gtid_purged", Lack.VALUE
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +78,7 @@ class PurgedEvidence:
         previous_gtid_purged: Of the last accepted row of this history.
         fallen: A later one, reported as fallen.
         has_binlog: Whether the server writes a binary log.
+        is_off: Whether it is known to have been started without one.
         logged: What its binary log holds.
         grouped: Of it, what groups that were seen hold.
         lost_from_log: Own GTIDs that count as purged, though the log holds older ones.
@@ -90,6 +99,7 @@ class PurgedEvidence:
     previous_gtid_purged: GtidSet | None = None
     fallen: GtidSet | None = None
     has_binlog: bool = True
+    is_off: bool = False
     logged: GtidSet = GtidSet.EMPTY
     grouped: GtidSet = GtidSet.EMPTY
     lost_from_log: GtidSet = GtidSet.EMPTY
@@ -178,21 +188,29 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
     heals="held",
     claim=(
         "gtid_purged is the PREVIOUS_GTIDS of the oldest file kept, and GTIDs that never were"
-        " in a file."
+        " in a file; without a binary log it is all that is executed."
     ),
     why=(
         "After a purge the server reads the oldest file's PREVIOUS_GTIDS and makes it the"
         " purged set; only GTIDs that came without a log are added. A set too small promises"
         " replicas groups that are gone, one too large refuses them groups that are there. Its"
         " own GTIDs come through its log: one that becomes purged while the log still has older"
-        " ones was lost from the log, as by a power cut with sync_binlog other than 1."
+        " ones was lost from the log, as by a power cut with sync_binlog other than 1. With log_bin"
+        " off the server gives its executed set under both names, so what was executed before"
+        " gtid_purged was read is in it."
     ),
     undecided_when=(
         "gtid_purged was not read, SHOW BINARY LOGS before and after it differ, a purge may lie"
         " between the readings (the list was read once, or a purge lies between two rows"
-        " without lists), or the PREVIOUS_GTIDS of the oldest file was not observed"
+        " without lists), or the PREVIOUS_GTIDS of the oldest file was not observed; where the row"
+        " names no binary log, whether log_bin is off is not known, gtid_executed was not read"
+        " before gtid_purged, or began anew (RESET) since"
     ),
-    sources=("MySQL manual: gtid_purged", "MySQL manual: PURGE BINARY LOGS Statement"),
+    sources=(
+        "MySQL manual: gtid_purged",
+        "MySQL manual: PURGE BINARY LOGS Statement",
+        "measured on MySQL 8.0.31 with log_bin off (docs/fidelity.md)",
+    ),
     remedy=(
         "Purge with PURGE BINARY LOGS, never with rm. If files were removed by hand, restart"
         " the server with a right index so that it computes the set anew, and check which"
@@ -232,6 +250,19 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
             "{previous:gtids}",
             "Previous_gtids of {file}",
         ),
+        "kept_without_log": Case(
+            "{kept:gtids} {kept:is|are} executed and {kept:does|do} not count as purged, although"
+            " the server has no binary log that could hold {kept:it|them}.",
+            "{purged:gtids}",
+            "@@gtid_purged",
+            "at least {executed:gtids}",
+            "@@gtid_executed, read before it",
+            remedy=(
+                "Read both variables by hand. If they are equal there, fix the collector: it has"
+                " mixed answers of two moments or of two servers. If they are not, report it with"
+                " the server's version, and take no backup's coordinates from this server."
+            ),
+        ),
     },
 )
 def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
@@ -239,7 +270,7 @@ def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
     if e.gtid_purged is None:
         return Undecided(PURGED_NOT_READ)
     if not e.has_binlog:
-        return HOLDS
+        return _purged_without_log(e, e.gtid_purged)
     if e.lost_from_log:
         lost = e.lost_from_log
         return Broken(
@@ -267,6 +298,29 @@ def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
     if absent:
         return Broken("not_purged", witness=absent, absent=absent, **values)
     return Broken("still_there", witness=wrong, wrong=wrong, **values)
+
+
+def _purged_without_log(e: PurgedEvidence, purged: GtidSet) -> RowAnswer:
+    """More than the row has executed is found by purged_within_executed."""
+    if not e.is_off:
+        return Undecided(MAY_HAVE_LOG)
+    if e.executed_first is None:
+        return Undecided(FIRST_NOT_READ)
+    kept = e.executed_first - purged
+    if not kept:
+        return HOLDS
+    if e.gtid_executed is None:
+        return Undecided(NOT_READ)
+    if not e.executed_first <= e.gtid_executed:
+        return Undecided(EXECUTED_BEGAN_ANEW)
+    return Broken(
+        "kept_without_log",
+        witness=kept,
+        at=kept.first(3),
+        kept=kept,
+        purged=purged,
+        executed=e.executed_first,
+    )
 
 
 @rule(

@@ -304,6 +304,16 @@ def test_a_row_without_a_binary_log(known: dict[str, str], has_log: bool, verdic
     assert [verdict] == audit(journal).verdicts
 
 
+def test_a_reset_while_a_server_without_a_log_answers_is_undecided():
+    """RESET BINARY LOGS AND GTIDS between two readings takes GTIDs out of all later ones."""
+    journal = Journal(log_bin=False)
+    journal.start()
+    journal.row(gtid_executed_first=f"{UUID_A}:1-7", gtid_purged="")
+    result = audit(journal)
+    assert [] == result.broken
+    assert "began anew" in result.undecided()["purged_matches_oldest_file"]
+
+
 def test_answers_without_a_row_are_operational_and_undecided():
     """A refusal, a failure and a time-out are reported by their own codes."""
     journal = source()

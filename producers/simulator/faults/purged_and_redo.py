@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.values.gtid import GtidSet
-from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
+from tallystick.producers.simulator.faults.channels import leaf_channels
+from tallystick.producers.simulator.faults.fault import BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.logs import ends_in_xid, groups_between, gtid_of
 from tallystick.producers.simulator.faults.row import Row, RowFault, server_text
-from tallystick.producers.simulator.server import administration, binary_log
+from tallystick.producers.simulator.server import administration, binary_log, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -125,6 +126,33 @@ class PurgedShrunk(RowFault):
             return False
         sid, _, last = intervals[-1]
         row.body["gtid_purged"] = server_text(row.purged - GtidSet([(sid, last, last)]))
+        return True
+
+
+class PurgedBehindWithoutLog(RowFault):
+    """A server without a binary log gives a gtid_purged of its own."""
+
+    number = 223
+    name = "purged_behind_without_log"
+    text = "a server with log_bin off shows executed GTIDs that do not count as purged, for one row"
+    must_fire = frozenset({"purged_matches_oldest_file"})
+    base = BaseHistory.REPLICA
+
+    def on_fleet(self, fleet: World) -> None:
+        """Have the replicas that nobody reads from run without a binary log."""
+        fleet.schedule(fleet.fault_at, None, self._switch_off)
+
+    def _switch_off(self, fleet: World) -> None:
+        for replica in dict.fromkeys(channel.replica for channel in leaf_channels(fleet)):
+            lifecycle.restart_without_log(fleet, replica)
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        first = GtidSet.parse(row.body["gtid_executed_first"])
+        is_off = not row.has_position and not before.has_position
+        fresh = (first & row.purged) - before.purged
+        if not is_off or not fresh:
+            return False
+        row.body["gtid_purged"] = server_text(row.purged - fresh)
         return True
 
 

@@ -18,7 +18,6 @@ from tallystick.producers.simulator.negatives.acts import (
 )
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.server import administration, clients, commit, lifecycle
-from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
@@ -39,8 +38,8 @@ class BinlogOff(Negative):
     def arrange(self, fleet: World) -> None:
         for replica in replicas(fleet):
             if not replica[ChannelMap].subscribers:
-                near(fleet, 0.2, replica, restart_without_log, replica)
-                near(fleet, 0.8, replica, restart_with_log, replica)
+                near(fleet, 0.2, replica, lifecycle.restart_without_log, replica)
+                near(fleet, 0.8, replica, lifecycle.restart_with_log, replica)
 
 
 class GtidModeOff(Negative):
@@ -197,25 +196,6 @@ def _recover_after_crash(fleet: World, instance: Instance, crashed: bool) -> boo
     by_position = not fleet.scenario.auto_position
     instance.variables["relay_log_recovery"] = crashed and by_position
     return True
-
-
-def restart_without_log(fleet: World, replica: Instance) -> None:
-    """Restart with --skip-log-bin."""
-    lifecycle.shut_down(fleet, replica)
-    replica[BinaryLog].is_open = replica.variables["log_bin"] = False
-    replica[GtidState].purged = replica[GtidState].executed.copy()
-
-
-def restart_with_log(fleet: World, replica: Instance) -> None:
-    """Restart with a binary log again."""
-    lifecycle.shut_down(fleet, replica)
-    replica[BinaryLog].is_open = replica.variables["log_bin"] = True
-    files = replica[BinaryLog].files
-    # A clone that was made meanwhile has left none.
-    replica[GtidState].purged = (
-        files[0].previous_gtids if files else replica[GtidState].executed
-    ).copy()
-    replica[GtidState].purged.update(replica[GtidState].table_only)
 
 
 def _set_gtid_mode(fleet: World, steps: tuple[str, ...]) -> None:

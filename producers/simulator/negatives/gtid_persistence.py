@@ -14,10 +14,6 @@ from tallystick.producers.simulator.negatives.acts import (
     sources,
     watch_persisters,
 )
-from tallystick.producers.simulator.negatives.administration import (
-    restart_with_log,
-    restart_without_log,
-)
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.negatives.transactions import end_xa
 from tallystick.producers.simulator.server import administration, clients, lifecycle
@@ -152,11 +148,11 @@ def _stop_logging(fleet: World, replica: Instance) -> None:
     if not replica.is_running:
         fleet.schedule(fleet.now + 50 * MS_US, replica, _stop_logging, replica)
         return
-    restart_without_log(fleet, replica)
+    lifecycle.restart_without_log(fleet, replica)
 
 
 def _log_again(fleet: World, replica: Instance) -> None:
     if not replica.is_running:
         fleet.schedule(fleet.now + 50 * MS_US, replica, _log_again, replica)
         return
-    restart_with_log(fleet, replica)
+    lifecycle.restart_with_log(fleet, replica)

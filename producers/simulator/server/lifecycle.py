@@ -81,6 +81,25 @@ def shut_down(fleet: World, instance: Instance) -> None:
     _go_down(fleet, instance, crashed=False)
 
 
+def restart_without_log(fleet: World, instance: Instance) -> None:
+    """Restart with --skip-log-bin."""
+    shut_down(fleet, instance)
+    instance[BinaryLog].is_open = instance.variables["log_bin"] = False
+    instance[GtidState].purged = instance[GtidState].executed.copy()
+
+
+def restart_with_log(fleet: World, instance: Instance) -> None:
+    """Restart with a binary log again."""
+    shut_down(fleet, instance)
+    instance[BinaryLog].is_open = instance.variables["log_bin"] = True
+    files = instance[BinaryLog].files
+    # A clone that was made meanwhile has left none.
+    instance[GtidState].purged = (
+        files[0].previous_gtids if files else instance[GtidState].executed
+    ).copy()
+    instance[GtidState].purged.update(instance[GtidState].table_only)
+
+
 def crash(fleet: World, instance: Instance, *, torn: bool = True, power_cut: bool = False) -> None:
     """A crash in the middle of the write of a group, and the start after a while.
 

@@ -6,16 +6,18 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.collect_request import CollectRequest
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.results import Outcome, Verdict
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.mysql.binlog_dump import HELD_UP_MAX_S, BinlogDump
@@ -480,11 +482,32 @@ def test_a_server_without_a_binary_log_is_followed_to_its_return(own_mysqld: Lab
             own_mysqld.stop(SOURCE_B)
             own_mysqld.restart(SOURCE_B, *arguments)
             wait_for(lambda n=number: len(starts(tail)) == n, lambda: tail.notices)
+            with on(own_mysqld, SOURCE_B) as server:
+                # Without a binary log a server gives out no GTIDs of its own.
+                server.run("SET GTID_NEXT = %s", (f"{uuid4()}:{number}",))
+                server.run("BEGIN")
+                server.run("COMMIT")
+                server.run("SET GTID_NEXT = 'AUTOMATIC'")
             tail.collect(f"boot-{number}")
     assert [True, False, False, True] == [one["variables"]["log_bin"] for one in starts(tail)]
     result = audit_history(tail.sink.blocks)
     assert [Verdict.CONSISTENT] * 4 == [Verdict(cut.verdict) for cut in result.cuts]
     assert not result.findings
+    rule = "purged_matches_oldest_file"
+    judged = [check.outcome for cut in result.cuts for check in cut.checks if check.rule == rule]
+    assert [Outcome.HOLDS] * 4 == judged
+    for collection in ("boot-2", "boot-3"):
+        untrue = audit_history(blocks_from_lines(without_purged(tail.records, collection)))
+        assert (rule, collection) in {(f.rule, f.collection_id) for f in untrue.findings}
+
+
+def without_purged(records: Iterable[str], collection: str) -> Iterator[str]:
+    """The records, with an answer that says that nothing is purged."""
+    for line in records:
+        record = json.loads(line)
+        if record.get("collection_id") == collection:
+            record["gtid_purged"] = ""
+        yield json.dumps(record)
 
 
 def starts(tail: RunningTail) -> list[dict[str, Any]]:
