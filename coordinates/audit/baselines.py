@@ -46,6 +46,8 @@ class ChannelBaselines:
     stopped: list[str] = field(default_factory=list)
     """Threads that the previous row showed as stopped without an error."""
     master_info: MasterInfoWrite | None = None
+    left_out_of: str | None = None
+    """The previous row's collection, where that row did not list it and the status had it."""
 
     def without_values(self) -> ChannelBaselines:
         """What was configured, and no value of a row."""
@@ -149,6 +151,11 @@ class Baselines:
         if on_disk:
             self.numbers["LSN"] = max(on_disk)
 
+    def forget_left_out(self) -> None:
+        """A start: what became of a channel between two rows is not known."""
+        for channel in self.channels.values():
+            channel.left_out_of = None
+
     def forget_master_info(self) -> None:
         """A start, or another period of writing: what is not written yet is not known."""
         for channel in self.channels.values():
@@ -157,7 +164,7 @@ class Baselines:
     def begin_channel_lineage(self, name: str, lineage: int) -> None:
         """RESET REPLICA, CHANGE SOURCE, relay log recovery."""
         channel = self.channel(name)
-        channel.master_info = None
+        channel.master_info = channel.left_out_of = None
         channel.lineage = lineage
         channel.relay = None
         channel.executed = None

@@ -30,6 +30,7 @@ from tallystick.coordinates.logs.group_queue import (
 )
 from tallystick.coordinates.rules.channel import NO_RELAY, RELAY_MISSED, ChannelEvidence
 from tallystick.coordinates.rules.columns import NOT_REMEMBERED, same_family
+from tallystick.coordinates.rules.listed_channels import ListedEvidence
 from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.replication_info import StoredEvidence, StoredGroup
 from tallystick.coordinates.rules.replication_threads import ThreadEvidence
@@ -241,6 +242,19 @@ def thread_evidence(row: Row, state: ChannelState) -> ThreadEvidence:
         read=state.read,
         applied=state.applied,
         missing=None if executed is None or retrieved is None else retrieved - executed,
+    )
+
+
+def listed_evidence(
+    row: Row, state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
+) -> ListedEvidence:
+    """Of where a channel is named."""
+    return ListedEvidence(
+        channel=state.channel,
+        is_listed=state.is_listed if row.state.lists_channels else None,
+        has_status=state.has_status if row.state.has_replica_status else None,
+        is_followed=relay is not None,
+        left_out_of=history.left_out_of if state.has_status and relay is not None else None,
     )
 
 

@@ -22,6 +22,7 @@ from tallystick.coordinates.rules.binlog_position import snapshot_position_on_gr
 from tallystick.coordinates.rules.executed_set import SENDER_UNSEEN, executed_within_logged
 from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.innodb import RedoEvidence
+from tallystick.coordinates.rules.listed_channels import LEFT_OUT, LEFT_OUT_UNSEEN
 from tallystick.coordinates.rules.log_stream import BINLOG_LOG_POS_FIELD_AGREES
 from tallystick.coordinates.rules.logged_groups import (
     GTID_MODE_RESPECTED,
@@ -72,9 +73,9 @@ _OF_FIELDS = {
 """Rules of events that rest on a field which a journal need not carry."""
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
-NOT_CONSISTENT = DISTURBED | {SENDER_UNSEEN.code}
+NOT_CONSISTENT = DISTURBED | {SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code}
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
-not seen."""
+not seen, or the row may lack a channel."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tallystick.coordinates.audit.baselines import UNSETTLED_MAX
 from tallystick.coordinates.audit.channel_evidence import (
     channel_evidence,
+    listed_evidence,
     stored_evidence,
     thread_evidence,
 )
@@ -60,6 +61,7 @@ from tallystick.coordinates.rules.innodb import (
     lsn_monotone,
     lsn_order,
 )
+from tallystick.coordinates.rules.listed_channels import ListedEvidence
 from tallystick.coordinates.rules.logged_groups import PREVIOUS_GTIDS_CONTINUITY, head_is_purged
 from tallystick.coordinates.rules.purged_set import (
     PurgedEvidence,
@@ -87,6 +89,7 @@ _POSITION, _EXECUTED = rules_on(PositionEvidence), rules_on(ExecutedEvidence)
 _LAG, _PURGED = rules_on(LagEvidence), rules_on(PurgedEvidence)
 _REDO, _CHANNEL = rules_on(RedoEvidence), rules_on(ChannelEvidence)
 _STORED, _THREADS = rules_on(StoredEvidence), rules_on(ThreadEvidence)
+_LISTED = rules_on(ListedEvidence)
 
 _ON_EXECUTED = (
     executed_within_logged,
@@ -282,12 +285,17 @@ def _accept_redo(row: Row, evidence: RedoEvidence) -> None:
 def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidence]:
     """Ask every rule on each channel that the row, or what was read beside it, names."""
     asked = {}
+    _forget_removed(row)
     for name, state in row.state.channels.items():
         relay = row.relays.get(name)
         if relay is not None and relay.base_name is None:
             relay = None
         history = row.baselines.channel(name)
         _follow_relay(row, state, relay, history)
+        listed = listed_evidence(row, state, relay, history)
+        row.checks.ask(_LISTED, listed, name)
+        is_held_against = listed.is_left_out() and listed.is_followed
+        history.left_out_of = row.collection_id if is_held_against else None
         threads = thread_evidence(row, state)
         row.checks.ask(_THREADS, threads, name)
         _note_stopped(row, threads, history)
@@ -305,6 +313,16 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
         row.checks.take(APPLIED_EXACTLY_ONCE, answer, name)
         _accept_channel(row, state, history)
     return asked
+
+
+def _forget_removed(row: Row) -> None:
+    """A channel that the status does not show has gone, whatever it was before."""
+    if not row.state.has_replica_status:
+        return
+    for name, history in row.baselines.channels.items():
+        state = row.state.channels.get(name)
+        if state is None or not state.has_status:
+            history.left_out_of = None
 
 
 def _note_stopped(row: Row, threads: ThreadEvidence, history: ChannelBaselines) -> None:

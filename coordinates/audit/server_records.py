@@ -111,6 +111,7 @@ class ServerRecordReader(InstanceState):
         self.redo_positions.interrupted()
         self.redo.server_started(crashed=crashed)
         self.baselines.forget_master_info()
+        self.baselines.forget_left_out()
         self.baselines.redo_was_disabled |= self.server.redo_is_disabled
         self.has_stopped = False
         self.lose_sessions()

@@ -150,6 +150,8 @@ class ServerState:
     channels: dict[str, ChannelState] = field(default_factory=dict)
     lists_channels: bool = False
     """Whether the row's list of channels was read whole."""
+    has_replica_status: bool = False
+    """Whether SHOW REPLICA STATUS was read, which may have no rows."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -327,6 +329,7 @@ class _Reader:
             )
         if isinstance(body.get("clone_status"), dict):
             state.clone_status = {k.lower(): v for k, v in body["clone_status"].items()}
+        state.has_replica_status = isinstance(body.get("replica_status"), list)
         for row in self._rows(body, "replica_status"):
             self._read_replica_status(row)
         for row in self._rows(body, "replication_applier_status_by_worker", one_each=False):

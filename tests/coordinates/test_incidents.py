@@ -37,6 +37,7 @@ A = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
 
 HEALS = {
     "held": """
+        configured_channels_listed
         gtid_text_wellformed gtid_text_canonical log_status_row_complete channel_rows_unique
         snapshot_never_silently_empty snapshot_position_within_file
         snapshot_position_on_group_boundary executed_within_logged commit_lag_bounded

@@ -49,6 +49,37 @@ def purged_monotone(breaks: bool) -> Journal:
     return journal
 
 
+def leave_out_channel(journal: Journal) -> None:
+    """A row without its channel, which the status has."""
+    row = journal.row(replica_status=journal.replica_status())
+    row["row"]["REPLICATION"]["channels"].clear()
+
+
+@case()
+def configured_channels_listed(breaks: bool) -> Journal:
+    """RESET REPLICA ALL may have been between the status and the row."""
+    journal, _relay, _ = replica()
+    leave_out_channel(journal)
+    if not breaks:
+        journal.record("channel", channel="", action="reset_all")
+        del journal.relays[""]
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+@case()
+def configured_channels_listed__made_anew(breaks: bool) -> Journal:
+    """Nor is it held against a row that a later channel has the same name."""
+    journal, _relay, _ = replica()
+    leave_out_channel(journal)
+    if not breaks:
+        journal.record("channel", channel="", action="reset_all")
+        journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+        journal.relay().connect()
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
 @case()
 def logged_eventually_executed(breaks: bool) -> Journal:
     journal = source(5, binlog_order_commits=False)

@@ -147,6 +147,22 @@ class OldGroupRequeued(ChannelFault):
         return True
 
 
+class ChannelLeftOut(ChannelRowFault):
+    """A collector, or the server, loses a channel of the row."""
+
+    number = 224
+    name = "channel_left_out_of_row"
+    text = "a row lacks a channel that SHOW REPLICA STATUS has before and after it"
+    must_fire = frozenset({"collection_steps_complete", "configured_channels_listed"})
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        entry = row.channel(channel)
+        if entry is None or row.status(channel) is None:
+            return False
+        row.channels.remove(entry)
+        return True
+
+
 class RelayPositionBeyondFile(ChannelRowFault):
     """The flushed relay position is past the end of its file."""
 

@@ -514,6 +514,38 @@ def starts(tail: RunningTail) -> list[dict[str, Any]]:
     return [json.loads(line) for line in tail.records if '"kind":"start"' in line]
 
 
+def test_a_channel_that_a_row_leaves_out_is_named_by_the_next_answer(mysqld: Lab) -> None:
+    """The server lists all channels; that one was there is shown by the answer after the row."""
+    options = TailOptions(back_off_max_s=1.0)
+    with running(settings_of(mysqld, HUB), options=options) as tail:
+        for collection in ("c1", "c2", "c3"):
+            tail.collect(collection)
+    rule = "configured_channels_listed"
+    result = audit_history(tail.sink.blocks)
+    judged = [check.outcome for cut in result.cuts for check in cut.checks if check.rule == rule]
+    assert [Outcome.HOLDS] * 6 == judged
+    untrue = audit_history(blocks_from_lines(without_channel(tail.records, "c2", "source_b")))
+    [found] = untrue.findings
+    assert (rule, "source_b", "c2", "c3") == (
+        found.rule,
+        found.channel,
+        found.witness,
+        found.collection_id,
+    )
+
+
+def without_channel(records: Iterable[str], collection: str, channel: str) -> Iterator[str]:
+    """The records, with a row that does not list a channel."""
+    for line in records:
+        record = json.loads(line)
+        if record.get("collection_id") == collection:
+            replication = record["row"]["REPLICATION"]
+            replication["channels"] = [
+                one for one in replication["channels"] if one["channel_name"] != channel
+            ]
+        yield json.dumps(record)
+
+
 def test_a_server_id_that_changes_is_recorded(mysqld: Lab) -> None:
     """SET GLOBAL server_id: the next row comes after a record of it."""
     options = TailOptions(back_off_max_s=1.0)
