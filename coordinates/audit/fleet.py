@@ -292,19 +292,24 @@ class FleetAudit:
         sources: Sequence[InstanceTimeline],
         answer: Compared,
     ) -> Compared:
-        """The answer, unless it is a contradiction with another server than the channel's source.
+        """The answer, unless it is about another server than the channel's source.
 
         Under the name of an instance another server may be observed at one time, as while a second
-        observer takes over from a first: what the replica says is not held against that one.
+        observer takes over from a first, and behind an address that is named as an instance another
+        server may be: what the replica says is not held against that one, nor proved by it.
         """
-        if not isinstance(settled(answer), (Broken, tuple)):
+        said = settled(answer)
+        if not isinstance(said, (Broken, tuple, Holds)):
             return answer
+        replica = self.reader.members[key.instance_id].replica
         for name, timeline in zip(key.sources, sources, strict=True):
-            if self._is_twin(key, name, timeline):
+            if not isinstance(said, Holds) and self._is_twin(key, name, timeline):
                 return Waiting(NOT_IN_FLEET, source=describe_source(name))
-            said = self.reader.members[key.instance_id].replica.source_uuid(name, item.at.ts)
-            if said is not None and timeline.uuid_at(item.at.ts) not in (None, said):
-                return Undecided(ANOTHER_SERVER, source=timeline.instance_id, server_uuid=said)
+            source_uuid = replica.source_uuid(name, item.at.ts)
+            if source_uuid is not None and timeline.uuid_at(item.at.ts) not in (None, source_uuid):
+                return Undecided(
+                    ANOTHER_SERVER, source=timeline.instance_id, server_uuid=source_uuid
+                )
         return answer
 
     def _is_twin(self, key: QueueKey, name: str, source: InstanceTimeline) -> bool:

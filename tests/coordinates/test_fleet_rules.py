@@ -955,6 +955,23 @@ class TestAnotherServerUnderTheName:
         found = set(names(self._replica_of(A)))
         assert {"purged_not_needed", "source_coordinate_valid"} <= found
 
+    @pytest.mark.parametrize(("server_uuid", "outcome"), [(A, "holds"), (C, "undecided")])
+    def test_what_agrees_with_another_server_is_no_proof(self, server_uuid, outcome):
+        """Behind the address of the source another server may be: it was not compared with."""
+        source, replica = fleet_of_two()
+        said = replica.says(source, "", source_instance=source.name, source_uuid=server_uuid)
+        replica.status(f"{A}:1-3", said)
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        checks = {
+            one.check.rule: one.check for one in output.checks if one.check.rule in COMPARISONS
+        }
+        assert {"received_within_source_logged", "no_errant_gtids"} <= checks.keys()
+        assert {outcome} == {check.outcome.value for check in checks.values()}
+        undecided = {o.reason for o in output.observations if o.is_undecided}
+        assert undecided == ({"source_is_another_server"} if outcome == "undecided" else set())
+
     def test_the_name_counts_as_of_the_evidence(self):
         """What was said of the server of before stays a contradiction, whatever comes next."""
         source, replica = fleet_of_two()
