@@ -105,6 +105,7 @@ app.add_typer(lab.app, name="lab")
 
 def main() -> None:
     """Run the command line and end the process."""
+    process.prepare_standard_streams()
     sys.exit(process.run(lambda: run_command(sys.argv[1:])))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import signal
 import stat
@@ -24,6 +25,8 @@ from tallystick.streaming.errors import QueryError
 
 ENDED_BY_ITSELF = (QueryError, UndeliveredError)
 """Errors of what ran: all others are known before it runs."""
+_NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
+"""A full disk, a quota, a limit of the shell, standard output that was closed."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -67,8 +70,39 @@ def _terminate(_number: int, _frame: FrameType | None) -> None:
     raise Terminated
 
 
+def prepare_standard_streams() -> None:
+    """Open those of the three that whoever started us has closed; let standard output take all.
+
+    A file that a command opens would have the number of one that is closed, and what is printed
+    would go into it. What is read or written there fails; notices go nowhere. A character that
+    the terminal's encoding lacks becomes an escape, as standard error has it.
+
+    With PYTHONUNBUFFERED, as many containers have it, Python loses silently what a nearly full disk
+    did not take of one write: a buffer that is left at each line end tries the rest, and fails.
+    """
+    for name, unfit, mode in (
+        ("stdin", os.O_WRONLY, "r"),
+        ("stdout", os.O_RDONLY, "w"),
+        ("stderr", os.O_WRONLY, "w"),
+    ):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(os.open(os.devnull, unfit), mode, encoding="utf-8"))
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        if isinstance(sys.stdout.buffer, io.RawIOBase):
+            number, encoding = sys.stdout.fileno(), sys.stdout.encoding
+            sys.stdout = open(number, "w", buffering=1, closefd=False, encoding=encoding)  # noqa: SIM115
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def run(command: Callable[[], int]) -> int:
     """Run a command and turn whatever ends it into an exit code and at most a few lines."""
+    try:
+        return _run(command)
+    except BrokenPipeError:  # of standard error, in the notice of why it ends
+        return ExitCode.CLOSED_PIPE
+
+
+def _run(command: Callable[[], int]) -> int:
     signal.signal(signal.SIGTERM, _terminate)
     # State, reports and logs name hosts, users and what servers hold: nobody else reads them.
     os.umask(0o077)
@@ -89,8 +123,13 @@ def run(command: Callable[[], int]) -> int:
     except BrokenPipeError:
         _drop_standard_output()
         return ExitCode.CLOSED_PIPE
+    except SystemExit as error:
+        # Rich ends the process by itself, with 1, where nobody reads a help: a verdict here.
+        if not isinstance(error.__context__, BrokenPipeError):
+            raise
+        return ExitCode.CLOSED_PIPE
     except OSError as error:
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno not in _NOT_WRITTEN:
             return _crashed(error)
         _drop_standard_output()
         where = "standard output" if error.filename is None else repr(str(error.filename))

@@ -5,12 +5,14 @@ Text from instances, files and brokers is escaped here; rich's markup is switche
 
 from __future__ import annotations
 
+import io
 import json
+import os
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, final
+from typing import IO, Any, cast, final
 
 from rich.console import Console
 from rich.status import Status
@@ -42,8 +44,42 @@ class _Console(Console):
         raise BrokenPipeError
 
 
+@final
+class _Notices(io.TextIOBase):
+    """Standard error. A disk that is full of notices changes nothing of how a command ends."""
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return sys.stderr.encoding
+
+    def isatty(self) -> bool:
+        return sys.stderr.isatty()
+
+    def fileno(self) -> int:
+        return sys.stderr.fileno()
+
+    def write(self, text: str) -> int:
+        self._try(lambda: sys.stderr.write(text))
+        return len(text)
+
+    def flush(self) -> None:
+        self._try(sys.stderr.flush)
+
+    def _try(self, act: Callable[[], object]) -> None:
+        try:
+            act()
+        except BrokenPipeError:
+            raise  # as of standard output: nobody watches
+        except OSError:
+            # What is left in buffers would fail once more when Python ends.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+
+
 def _console(*, stderr: bool) -> Console:
-    return _Console(stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True)
+    file = cast("IO[str]", _Notices()) if stderr else None
+    return _Console(
+        file=file, stderr=stderr, markup=False, highlight=False, emoji=False, soft_wrap=True
+    )
 
 
 def escaped(text: object) -> str:
@@ -105,8 +141,12 @@ def _cell(cell: object) -> Text:
 
 
 def show_text(text: str) -> None:
-    """Write a whole text as it is."""
-    sys.stdout.write(text)
+    """Write a whole document as it is, in UTF-8, which it says of itself, whatever the terminal's.
+
+    What UTF-8 cannot spell (a lone surrogate, which JSON can) becomes an escape.
+    """
+    sys.stdout.flush()
+    sys.stdout.buffer.write(text.encode("utf-8", "backslashreplace"))
     sys.stdout.flush()
 
 

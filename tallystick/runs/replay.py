@@ -153,8 +153,8 @@ def lines_of(file: str) -> Iterator[bytes]:
     Raises:
         MisuseError: It cannot be read.
     """
+    is_standard = file == STANDARD_STREAM
     try:
-        is_standard = file == STANDARD_STREAM
         source = sys.stdin.buffer if is_standard else Path(file).open("rb")  # noqa: SIM115
         with source:
             if cast("BufferedReader", source).peek(2).startswith(_GZIP_MAGIC):
@@ -163,4 +163,5 @@ def lines_of(file: str) -> Iterator[bytes]:
                 yield from source
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise MisuseError(f"{file!r} cannot be read: {reason}") from error
+        shown = "standard input" if is_standard else repr(file)
+        raise MisuseError(f"{shown} cannot be read: {reason}") from error

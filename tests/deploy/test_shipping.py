@@ -70,7 +70,7 @@ def test_the_wheel_has_one_package_with_all_files_and_nothing_else(wheel: Path) 
     }
     assert all((ROOT / "tallystick" / name).readlink() == Path("..", name) for name in FOLDERS)
     assert sources <= names
-    assert "tallystick = tallystick.cli:main" in entry_points
+    assert "tallystick = tallystick.__main__:main" in entry_points
 
 
 def test_the_source_archive_builds_the_same_wheel(wheel: Path, tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ def test_the_installed_command_ignores_packages_of_the_working_directory(
     installed: Path, workplace: Path
 ) -> None:
     """As a program, as a module, for which Python searches it first, and as pytest's plugin."""
-    programs = [[installed / "tallystick"], [installed / "python", "-m", "tallystick.cli"]]
+    programs = [[installed / "tallystick"], [installed / "python", "-m", "tallystick"]]
     for program in programs:
         made = run(
             *(*program, "simulate", "--topology", "pair", "--seed", "1", "--output", "journal"),
