@@ -15,10 +15,10 @@ from pydantic import Field, SecretStr, ValidationError, field_serializer, field_
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
+    InitSettingsSource,
     NoDecode,
     PydanticBaseSettingsSource,
     SettingsConfigDict,
-    TomlConfigSettingsSource,
 )
 
 from tallystick.errors import MisuseError
@@ -30,6 +30,8 @@ from tallystick.kafka_properties import (
 )
 from tallystick.producers.kafka_clients.choice import ClientName, default_client
 from tallystick.producers.kafka_clients.properties import SHOWN
+from tallystick.producers.mysql.settings import PASSWORD_VARIABLE, RELAY_LOG_TOKEN_VARIABLE
+from tallystick.producers.toml_file import read_toml
 from tallystick.streaming.kafka_options import VARIABLES as SPARK_VARIABLES
 
 FILE = Path("tallystick.toml")
@@ -40,21 +42,22 @@ ALERTS_SECRET = "TALLYSTICK_ALERTS_SECRET"  # noqa: S105  its name, not its valu
 """The secret that signs what a webhook gets."""
 ALERT_PREFIX = "TALLYSTICK_ALERT_"
 """Values of an alert, in the environment of a command that it is handed to."""
-PASSWORD_PREFIX = "TALLYSTICK_MYSQL_PASSWORD"  # noqa: S105  its name, not its value
-"""Passwords of servers, which ``producers.mysql.settings`` reads: secrets are no settings."""
+_NOT_SHOWN = frozenset({"spark_properties", "kafka"})
+"""Settings that are not shown where they are not fit: they may hold a secret."""
 _SECRET = re.compile("secret|password|token", re.IGNORECASE)
 
 Origin = Literal["flag", "environment", "file", "default"]
 
 
-class _File(TomlConfigSettingsSource):
+class _File(InitSettingsSource):
     """``tallystick.toml``, with the table ``kafka`` as properties."""
 
-    def __call__(self) -> dict[str, Any]:
-        found = dict(super().__call__())
+    def __init__(self, settings_cls: type[BaseSettings]) -> None:
+        # A link that leads nowhere, or a directory, is no file that nobody has written.
+        found = read_toml(FILE) if os.path.lexists(FILE) else {}
         if "kafka" in found:
             found["kafka"] = from_file(found["kafka"], str(FILE))
-        return found
+        super().__init__(settings_cls, found)
 
 
 class _Environment(EnvSettingsSource):
@@ -69,9 +72,7 @@ class _Environment(EnvSettingsSource):
 class Settings(BaseSettings):
     """What the commands work with; each description is what ``tallystick config`` prints."""
 
-    model_config = SettingsConfigDict(
-        frozen=True, extra="forbid", env_prefix=PREFIX, toml_file=FILE
-    )
+    model_config = SettingsConfigDict(frozen=True, extra="forbid", env_prefix=PREFIX)
 
     bootstrap_servers: Annotated[
         str, Field(pattern=r"^[^\s,:]+:\d+(,[^\s,:]+:\d+)*$", description="Kafka: host:port, …")
@@ -80,7 +81,9 @@ class Settings(BaseSettings):
         ClientName, Field(description="the Kafka client; kafka-python where there is no other")
     ] = default_client()
     kafka: Annotated[
-        dict[str, SecretStr], Field(description="properties of the Kafka clients (docs/kafka.md)")
+        dict[str, SecretStr],
+        NoDecode,
+        Field(description="properties of the Kafka clients (docs/kafka.md)"),
     ] = {}
     topic_prefix: Annotated[
         str,
@@ -217,8 +220,11 @@ class Settings(BaseSettings):
 
     @field_validator("kafka", mode="before")
     @classmethod
-    def _readable(cls, value: dict[str, str]) -> dict[str, str]:
+    def _readable(cls, value: Any) -> Any:
         """With what the files of secrets hold, and refused before anything connects."""
+        if isinstance(value, str):
+            message = f"expected a variable {VARIABLES}… for each property (docs/kafka.md)"
+            raise ValueError(message)  # noqa: TRY004  pydantic takes it for what is not fit
         return readable(value)
 
     @field_validator("instances", "disabled", "alerts", mode="before")
@@ -305,9 +311,9 @@ def _refuse_unknown_variables() -> None:
     for variable in os.environ:
         if not variable.startswith(PREFIX) or variable in NOT_SETTINGS:
             continue
-        if variable in (PASSWORD_PREFIX, ALERTS_SECRET):
+        if variable in (PASSWORD_VARIABLE, ALERTS_SECRET, RELAY_LOG_TOKEN_VARIABLE):
             continue
-        if variable.startswith((f"{PASSWORD_PREFIX}_", ALERT_PREFIX, VARIABLES, SPARK_VARIABLES)):
+        if variable.startswith((f"{PASSWORD_VARIABLE}_", ALERT_PREFIX, VARIABLES, SPARK_VARIABLES)):
             continue
         name = variable.removeprefix(PREFIX).lower()
         if name not in Settings.model_fields:
@@ -323,7 +329,7 @@ def _from_file() -> dict[str, Any]:
         found = _File(Settings)()
     except OSError as error:
         raise MisuseError(f"{str(FILE)!r} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # of TOML or of UTF-8
+    except ValueError as error:
         raise MisuseError(f"{str(FILE)!r} is no TOML: {error}") from None
     for name in found:
         if name not in Settings.model_fields:
@@ -345,8 +351,8 @@ def _sentence(error: ValidationError, origins: Mapping[str, Origin]) -> str:
     }[origin]
     message = first["msg"].removeprefix("Value error, ")
     found = str(first["input"])
-    # Of an address with a user a password may be part, and of properties that are not fit.
-    shown = "" if "@" in found or name == "spark_properties" else f", found {found[:80]!r}"
+    # Of an address with a user a password may be part.
+    shown = "" if "@" in found or name in _NOT_SHOWN else f", found {found[:80]!r}"
     return f"{where}: {message[:1].lower()}{message[1:]}{shown}"
 
 

@@ -12,7 +12,6 @@ import configparser
 import os
 import re
 import secrets
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
@@ -21,11 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 
 from tallystick.producers.mysql.errors import ServerSettingsError
 from tallystick.producers.secret_file import read_secret_file
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tallystick.producers.toml_file import read_toml
 
 RELAY_LOG_TOKEN_VARIABLE = "TALLYSTICK_RELAY_LOG_TOKEN"  # noqa: S105  its name, not its value
 TOKEN_LENGTH_MIN = 16
@@ -193,8 +188,9 @@ def load_servers(
             raise ServerSettingsError(f"--server: the name {name!r} is given twice")
         entries[name] = entry
     if not entries:
+        file = "--config FILE" if config is None else f"a table [servers.NAME] in {where}"
         raise ServerSettingsError(
-            f"{where}: no server is given; expected a table [servers.NAME], or {_SERVER_EXPECTED}"
+            f"no server is given; expected {file}, or --server NAME=[USER@]HOST[:PORT]"
         )
     _refuse_ambiguous_variables(entries)
     if cluster is not None:
@@ -310,10 +306,10 @@ def read_relay_log_token(path: Path | None, where: str) -> str:
 def _read_config(path: Path) -> tuple[_Entry, dict[str, _Entry]]:
     shown = repr(str(path))
     try:
-        document = tomllib.loads(path.read_bytes().decode())
+        document = read_toml(path)
     except OSError as error:
         raise ServerSettingsError(f"{shown} cannot be read: {error.strerror}") from None
-    except ValueError as error:  # of TOML or of UTF-8
+    except ValueError as error:
         # TOML's own message has the position and at most the one character that it stopped at.
         raise ServerSettingsError(f"{shown} is no TOML: {error}") from None
     for key in document:

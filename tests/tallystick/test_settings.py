@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -80,6 +82,9 @@ def test_passwords_of_servers_are_no_settings(tallystick, monkeypatch):
         ('spark_memory = "much"', "found 'much'"),
         ('spark_checkpoint = "/var/lib"', "is no URL of a folder: expected SCHEME://"),
         ('spark_checkpoint = "hdfs://nn:8020/"', "found 'hdfs://nn:8020/'"),
+        ('directory = "a\\u0000b"', "is no TOML: a NUL character is in a text"),
+        (f"keep_runs = {'[' * 100_000}", "is no TOML: nested too deeply"),
+        (f"kafka{'.a' * 1_000} = 1", "is no TOML: nested too deeply"),
     ],
 )
 def test_a_bad_file_is_misuse(tallystick, toml, said):
@@ -89,6 +94,50 @@ def test_a_bad_file_is_misuse(tallystick, toml, said):
     assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
     assert said in ran.err
     assert "tallystick.toml" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (FILE.mkdir, "cannot be read: Is a directory"),
+        (lambda: FILE.symlink_to("nowhere"), "cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_is_none_is_not_passed_over(tallystick, make, said):
+    """Somebody meant settings to be in it."""
+    make()
+    ran = tallystick("config")
+    assert (2, "", f"tallystick: 'tallystick.toml' {said}") == (
+        ran.code, ran.out, ran.err.rstrip()[: len(said) + 30],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("value", ["{", "[]", '{"sasl.password": "sesame"}'])
+def test_the_properties_of_kafka_are_a_variable_each(tallystick, monkeypatch, value):
+    """All of them in one are refused, and not shown."""
+    monkeypatch.setenv("TALLYSTICK_KAFKA", value)
+    ran = tallystick("config")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "TALLYSTICK_KAFKA: expected a variable TALLYSTICK_KAFKA_… for each property" in ran.err
+    assert "sesame" not in ran.err
+
+
+def test_every_variable_that_the_pages_name_is_taken(monkeypatch):
+    """A name in a page that a command refuses would be a way that nobody can go."""
+    root = Path(__file__).parents[2]
+    pages = [root / "README.md", *(root / "docs").glob("*.md"), root / "SECURITY.md"]
+    named = {
+        name
+        for page in pages
+        for name in re.findall(r"\bTALLYSTICK_[A-Z][A-Z_]*[A-Z]\b", page.read_text("utf-8"))
+    }
+    assert "TALLYSTICK_RELAY_LOG_TOKEN" in named
+    no_command = {"TALLYSTICK_NAME"}
+    settings = {f"TALLYSTICK_{name.upper()}" for name in Settings.model_fields}
+    for name in named - no_command - settings:
+        if not name.startswith("TALLYSTICK_KAFKA_"):
+            monkeypatch.setenv(name, "0123456789abcdef")
+    load()
 
 
 def test_a_bad_variable_is_misuse(tallystick, monkeypatch):

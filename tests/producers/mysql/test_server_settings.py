@@ -182,6 +182,8 @@ def test_a_relay_log_reader_needs_a_token(tmp_path, monkeypatch, token, said):
         ("[defaults]\nuser = ''", r"defaults\.user: expected an account name"),
         ("", "no server is given"),
         ("[servers.a", "is no TOML"),
+        ("a = " + "[" * 100_000, "is no TOML: nested too deeply"),
+        ("[servers.a]\npassword_file = 'x\\u0000'".replace("'", '"'), "is no TOML: a NUL"),
         ("[servers.a]\npassword_file='x'\noption_file='y'", "both given"),
         (
             "[servers.a]\ntls='verify_ca'\nunix_socket='/run/s'",
