@@ -11,6 +11,7 @@ import typer
 from tallystick import terminal
 from tallystick.commands.options import BootstrapServers, Json, TopicPrefix
 from tallystick.errors import MisuseError
+from tallystick.overwriting import refuse_overwriting
 from tallystick.settings import load
 
 if TYPE_CHECKING:
@@ -68,6 +69,8 @@ def certify(
         _recheck(*run.recheck_certificate(recheck, path), as_json=json)
     if path is None:
         raise MisuseError("expected the PATH of a backup, or --recheck CERTIFICATE")
+    if write is not None:
+        refuse_overwriting(write, journal or ())
     backup, brokers = path, {"bootstrap_servers": bootstrap_servers, "topic_prefix": topic_prefix}
 
     def histories() -> dict[str, History]:

@@ -74,7 +74,13 @@ def check(
     """
     from tallystick.producers.mysql.settings import load_servers
 
+    if rights and (json or explain):
+        raise MisuseError("--rights: expected neither --explain nor --json beside it")
+    if (rights or explain) and output:
+        flag = "--rights" if rights else "--explain"
+        raise MisuseError(f"{flag}: expected no --output beside it; nothing is judged")
     disabled = frozenset(load({"disabled": disable}).settings.disabled)
+    requests = requested(output, json, [] if config is None else [config])
     if rights and config is None and not server:
         terminal.show(*_rights_of_any_server())
         return
@@ -83,7 +89,6 @@ def check(
         raise typer.Exit(_show_rights(settings))
     if explain:
         raise typer.Exit(_explain(settings, json=json))
-    requests = requested(output, json)
     check = _Check(collections, interval, disabled, logs_only)
     finish(_run(settings, check), requests, fail_on=fail_on)
 

@@ -64,7 +64,7 @@ def replay(
     from tallystick.runs.replay import replay as run
 
     disabled = frozenset(load({"disabled": disable}).settings.disabled)
-    requests = requested(output, json)
+    requests = requested(output, json, file)
     result = run(
         file,
         disabled,

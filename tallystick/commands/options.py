@@ -12,6 +12,7 @@ import typer
 
 from tallystick.errors import MisuseError
 from tallystick.extras import require_metrics
+from tallystick.overwriting import refuse_overwriting
 from tallystick.terminal import STANDARD_STREAM
 
 if TYPE_CHECKING:
@@ -131,15 +132,25 @@ def producer_metrics(host: str, port: int | None) -> ProducerMetrics | None:
     return metrics
 
 
-def requested(output: Sequence[str] | None, json: bool) -> list[Request]:
+def requested(
+    output: Sequence[str] | None, json: bool, read: Sequence[str | Path] = ()
+) -> list[Request]:
     """The outputs that the flags ask for.
 
+    Args:
+        output: Each as NAME[=FILE].
+        json: Whether JSON is to be printed.
+        read: The files that the command reads.
+
     Raises:
-        MisuseError: One is not known, or two go to standard output.
+        MisuseError: One is not known, two go to one file, or one to a file that is read.
     """
     from tallystick.outputs import requests_of
 
-    return requests_of([*(output or ()), *(["json"] if json else [])])
+    requests = requests_of([*(output or ()), *(["json"] if json else [])])
+    for request in requests:
+        refuse_overwriting(request.target, read)
+    return requests
 
 
 def finish(

@@ -23,6 +23,7 @@ from tallystick.commands.options import (
     producer_metrics,
 )
 from tallystick.errors import MisuseError
+from tallystick.overwriting import refuse_existing
 from tallystick.process import stopping
 from tallystick.settings import load as load_settings
 
@@ -114,6 +115,7 @@ def _tail_into_file(
         if output == terminal.STANDARD_STREAM:
             file = sys.stdout
         else:
+            refuse_existing(output)
             try:
                 file = stack.enter_context(Path(output).open("w", encoding="utf-8"))
             except OSError as error:

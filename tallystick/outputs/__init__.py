@@ -10,6 +10,7 @@ are shared by several outputs.
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -56,15 +57,18 @@ def requests_of(texts: Sequence[str]) -> list[Request]:
             raise MisuseError(f"no output has the name {name!r}{hint}")
         default: str = getattr(_output(name), "DEFAULT", STANDARD_STREAM)
         requests.append(Request(name, target or default))
-    by_target: dict[str, list[str]] = {}
-    for name, target in requests:
-        by_target.setdefault(target, []).append(name)
-    for target, names in by_target.items():
-        if len(names) > 1:
+    by_target: dict[str, list[Request]] = {}
+    for request in requests:
+        target = request.target
+        # Of one file there are many names, as x and ./x.
+        one = target if target == STANDARD_STREAM else os.path.realpath(target)
+        by_target.setdefault(one, []).append(request)
+    for together in by_target.values():
+        if len(together) > 1:
+            target = together[0].target
             where = "standard output" if target == STANDARD_STREAM else repr(target)
-            raise MisuseError(
-                f"{' and '.join(names)} cannot both go to {where}: expected NAME=FILE"
-            )
+            names = " and ".join(name for name, _ in together)
+            raise MisuseError(f"{names} cannot both go to {where}: expected NAME=FILE")
     return (
         requests if STANDARD_STREAM in by_target else [Request("text", STANDARD_STREAM), *requests]
     )

@@ -30,6 +30,7 @@ from tallystick.coordinates.events.later_epochs import in_later_epochs
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import MisuseError
 from tallystick.journal_topic import client_of
+from tallystick.overwriting import refuse_overwriting
 from tallystick.producers.journal_reader import JournalReader
 from tallystick.producers.secret_file import read_secret_file
 from tallystick.require_broker import require_broker
@@ -87,10 +88,12 @@ def write_certificate(file: Path, path: Path, judge_it: Callable[[], Judgement])
         judge_it: Judges it.
 
     Raises:
-        MisuseError: The certificate cannot be written, or the backup's files changed meanwhile.
+        MisuseError: The certificate cannot be written, or would be written over a file of the
+            backup, or these changed meanwhile.
     """
     key = _key()
     files = _files(path)[1]
+    refuse_overwriting(file, files)
     before = [_state_of(one) for one in files]
     digests = [digest_of(one) for one in files]
     judgement = judge_it()

@@ -1,0 +1,79 @@
+"""No command writes over what it reads, or over what somebody has observed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = (
+    (Path(__file__).parents[2] / "docs" / "journal.md")
+    .read_text("utf-8")
+    .split("```json\n")[1]
+    .split("```")[0]
+)
+INFO = "binlog.000001\t457\taaaaaaaa-0000-0000-0000-000000000001:1\n"
+
+
+@pytest.fixture
+def evidence(tallystick):
+    """A journal under three names, a backup and a servers.toml, with what each holds."""
+    Path("journal").write_text(EXAMPLE)
+    Path("link").symlink_to("journal")
+    Path("hard").hardlink_to("journal")
+    Path("backup").mkdir()
+    Path("backup/xtrabackup_binlog_info").write_text(INFO)
+    Path("servers.toml").write_text("[servers.a]\nhost = '127.0.0.1'\nport = 1\n")
+    return {path: path.read_text() for path in Path().rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "replay journal --output json=journal",
+        "replay journal --output html=./journal",
+        "replay journal --output html=link",
+        "replay link --output junit=hard",
+        "replay nowhere journal --output sarif=journal",
+        "check --config servers.toml --output json=servers.toml",
+        "certify backup --journal journal --write journal",
+        "certify backup --journal journal --write backup/xtrabackup_binlog_info",
+        (
+            "certify backup/xtrabackup_binlog_info --journal journal --write"
+            " backup/xtrabackup_binlog_info"
+        ),
+    ],
+)
+def test_what_is_read_is_not_written_over(tallystick, evidence, line):
+    """A journal, a backup's own coordinates, the list of servers: by whatever name."""
+    ran = tallystick(*line.split())
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "is read: expected another file to write" in ran.err
+    assert evidence == {path: path.read_text() for path in evidence}
+
+
+def test_a_journal_of_real_servers_is_not_written_over(tallystick, evidence):
+    """Tail would begin it anew; what happened before is nowhere else."""
+    ran = tallystick("tail", "--config", "servers.toml", "--output", "journal")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "'journal' exists and is not empty: expected a new file, or -" in ran.err
+    assert evidence == {path: path.read_text() for path in evidence}
+
+
+def test_two_outputs_do_not_share_a_file(tallystick, evidence):
+    """The second one would be all that is left, also where it is called otherwise."""
+    ran = tallystick("replay", "journal", "--output", "json=x", "--output", "junit=./x")
+    assert (2, "") == (ran.code, ran.out)
+    assert "json and junit cannot both go to 'x': expected NAME=FILE" in ran.err
+    assert not Path("x").exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["--rights --json", "--rights --output junit=x", "--rights --explain", "--explain --output x"],
+)
+def test_an_output_that_would_not_be_written_is_refused(tallystick, line):
+    """A script that waits for the file would not know."""
+    ran = tallystick("check", *line.split())
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "beside it" in ran.err
