@@ -49,6 +49,7 @@ _ENVELOPE = ("kind", "instance", "ts", "epoch", "sequence", "cluster")
 
 BAD_LINES_MAX = 20
 _BYTE_ORDER_MARK = "\ufeff"
+_BLANKS = " \t\r\n"
 
 
 class JsonLinesError(JournalError):
@@ -69,7 +70,7 @@ class JsonLinesError(JournalError):
         instance_id: str | None = None,
         others: tuple[JsonLinesError, ...] = (),
     ) -> None:
-        where = f"line {line_number}" if key is None else f"line {line_number}, key {key!r}"
+        where = f"line {line_number}" if key is None else f"line {line_number}, key {_shown(key)}"
         super().__init__("\n".join((f"{where}: {problem}", *map(str, others))))
         self.line_number = line_number
         self.key = key
@@ -340,7 +341,8 @@ def _object_without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) != len(pairs):
         keys = [key for key, _ in pairs]
-        raise ValueError(f"key {next(k for k in keys if keys.count(k) > 1)!r} occurs twice")
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ValueError(f"key {_shown(twice)} occurs twice")
     return made
 
 
@@ -364,17 +366,20 @@ def _parse(line: str | bytes, line_number: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         reason: object = error
         if isinstance(error, json.JSONDecodeError):
-            reason = f"{error.msg} at {error.pos}"  # its own message counts lines within this one
+            # Its own message counts lines within this one; some of them end with "at" already.
+            reason = f"{error.msg.removesuffix(' at')} at {error.pos}"
         elif isinstance(error, RecursionError):
             reason = "nested too deeply"
         elif str(error).startswith("Exceeds the limit"):
             reason = "a number of too many digits"  # Python's advice would be for programmers
         raise JsonLinesError(
-            line_number, None, f"expected a JSON object ({reason}), found {_shown(text.rstrip())}"
+            line_number,
+            None,
+            f"expected a JSON object ({reason}), found {_shown(text.rstrip(_BLANKS))}",
         ) from None
     if type(record) is not dict:
         raise JsonLinesError(
-            line_number, None, f"expected a JSON object, found {_shown(text.rstrip())}"
+            line_number, None, f"expected a JSON object, found {_shown(text.rstrip(_BLANKS))}"
         )
     return {key: value for key, value in record.items() if value is not None}
 

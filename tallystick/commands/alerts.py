@@ -19,7 +19,7 @@ app = typer.Typer(help="Try the sinks of alerts, and list what was sent.")
 @app.command("list")
 def list_(
     *,
-    limit: Annotated[int, typer.Option(help="How many at most.", min=1)] = 100,
+    limit: Annotated[int, typer.Option(help="How many at most.", min=1, max=1_000_000)] = 100,
     directory: Directory = None,
     json: Json = False,
 ) -> None:

@@ -141,7 +141,12 @@ def ready(
     instance: Annotated[str, typer.Argument(help="Which one.", metavar="INSTANCE")],
     max_age: Annotated[
         float,
-        typer.Option(min=0, help="How old evidence may be; older is undecided.", metavar="SECONDS"),
+        typer.Option(
+            min=0,
+            max=1e10,
+            help="How old evidence may be; older is undecided.",
+            metavar="SECONDS",
+        ),
     ] = MAX_AGE_S,
     journal: Journal = None,
     servers: Servers = None,

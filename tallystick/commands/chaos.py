@@ -23,7 +23,7 @@ def chaos(
         bool, typer.Option("--lab", help="Real MySQL servers with tail, instead of a simulation.")
     ] = False,
     minutes: Annotated[
-        float, typer.Option(min=0, help="Begin rounds with further seeds for so long.")
+        float, typer.Option(min=0, max=1e6, help="Begin rounds with further seeds for so long.")
     ] = 0.0,
     directory: Directory = None,
 ) -> None:

@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 BLOCK_RECORDS = 512
 ENDLESS_MS = 10 * 365 * 86_400_000
 """Load of a fleet that lives until it is stopped."""
+FILE_NUMBER_MAX = 2**31 - 1
+"""The last number that MySQL gives a log file."""
+BINLOG_SIZE_MAX = 2**30
+"""The largest max_binlog_size of MySQL."""
 FAULT_AT_MS = 10_000
 """When a fleet that lives gets its fault, unless another time is set."""
 
@@ -56,7 +60,8 @@ def simulate(
         str | None, typer.Option(help="Inject this fault (tallystick faults lists them).")
     ] = None,
     fault_at_ms: Annotated[
-        int | None, typer.Option(min=0, help="When, in virtual time, at the earliest.")
+        int | None,
+        typer.Option(min=0, max=ENDLESS_MS, help="When, in virtual time, at the earliest."),
     ] = None,
     negative: Annotated[
         list[str] | None, typer.Option(help="A legal act that looks wrong; may be repeated.")
@@ -67,19 +72,29 @@ def simulate(
     ] = None,
     duration_ms: Annotated[
         int | None,
-        typer.Option(min=1, help="Virtual time of load: 4000 for --output, else until stopped."),
+        typer.Option(
+            min=1,
+            max=ENDLESS_MS,
+            help="Virtual time of load: 4000 for --output, else until stopped.",
+        ),
     ] = None,
     collection_interval_ms: Annotated[
-        int, typer.Option(min=1, help="With --output: virtual time between collections.")
+        int,
+        typer.Option(
+            min=1, max=ENDLESS_MS, help="With --output: virtual time between collections."
+        ),
     ] = 1_000,
     writes_per_second: Annotated[
-        float, typer.Option(min=0.001, help="Groups a second on each source.")
+        float, typer.Option(min=0.001, max=100_000, help="Groups a second on each source.")
     ] = 4.0,
     acts: Annotated[
         bool, typer.Option("--acts/--no-acts", help="Everyday rotation, purge, reconnects.")
     ] = True,
     max_binlog_size: Annotated[
-        int, typer.Option(min=4_096, help="Soft limit of a binary log file, bytes.")
+        int,
+        typer.Option(
+            min=4_096, max=BINLOG_SIZE_MAX, help="Soft limit of a binary log file, bytes."
+        ),
     ] = 16_384,
     applier_workers: Annotated[
         int, typer.Option(min=0, max=1_024, help="Workers of each applier; 0: one thread.")
@@ -100,7 +115,7 @@ def simulate(
         typer.Option("--auto-position/--no-auto-position", help="Channels ask by GTID set."),
     ] = True,
     first_file_number: Annotated[
-        int, typer.Option(min=1, help="Number of every first binary log file.")
+        int, typer.Option(min=1, max=FILE_NUMBER_MAX, help="Number of every first binary log file.")
     ] = 1,
     lock_steps: Annotated[
         bool, typer.Option("--lock-steps/--no-lock-steps", help="Collections record their locks.")
@@ -246,17 +261,19 @@ def _live(
 def load(
     *,
     rate: Annotated[
-        float, typer.Option(min=0, help="Events a second over all instances; 0: full speed.")
+        float,
+        typer.Option(min=0, max=1e9, help="Events a second over all instances; 0: full speed."),
     ] = 0.0,
     instances: Annotated[int, typer.Option(min=1, max=10_000, help="How many sources.")] = 2,
     replicas: Annotated[
         int, typer.Option(min=0, max=100, help="How many replicas each source has.")
     ] = 0,
-    seconds: Annotated[float, typer.Option(min=0.1, help="End after this time.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=1e9, help="End after this time.")] = 10.0,
     events: Annotated[
-        int | None, typer.Option(min=1, help="End after this many events, if that is sooner.")
+        int | None,
+        typer.Option(min=1, max=10**15, help="End after this many events, if that is sooner."),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Decides every number.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, help="Decides every number.")] = 1,
     block_size: Annotated[
         int, typer.Option(min=1, max=65_536, help="Events in a message, at most.")
     ] = 4_096,

@@ -135,7 +135,7 @@ def collect(
     instance: Instances = None,
     deadline: Annotated[
         float | None,
-        typer.Option(min=0.1, help="Wait so many seconds for rows.", metavar="SECONDS"),
+        typer.Option(min=0.1, max=86_400, help="Wait so many seconds for rows.", metavar="SECONDS"),
     ] = None,
     bootstrap_servers: BootstrapServers = None,
     topic_prefix: TopicPrefix = None,

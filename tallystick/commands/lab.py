@@ -92,10 +92,10 @@ def status(*, directory: Directory = None, json: Json = False) -> None:
 def load(
     *,
     rate: Annotated[
-        float, typer.Option(min=0.1, help="Writes a second, over all threads.")
+        float, typer.Option(min=0.1, max=1e6, help="Writes a second, over all threads.")
     ] = 100.0,
     threads: Annotated[int, typer.Option(min=1, max=80, help="How many clients.")] = 4,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long.")] = 10.0,
+    seconds: Annotated[float, typer.Option(min=0.1, max=1e9, help="How long.")] = 10.0,
     on: Annotated[
         list[str] | None,
         typer.Option("--on", help="A source to write on; may be repeated (both).", metavar="NAME"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
@@ -166,7 +167,7 @@ def _seeds(text: str) -> range:
         seeds = range(int(first), int(last))
     except ValueError:
         raise MisuseError(f"--seeds: expected A:B with two integers, found {text!r}") from None
-    if not seeds or seeds.start < 0:
+    if not 0 <= seeds.start < seeds.stop <= sys.maxsize:
         raise MisuseError(f"--seeds: expected 0 <= A < B, found {text!r}")
     return seeds
 

@@ -64,7 +64,8 @@ def replay(
         nonlocal skipped
         skipped += 1
         if notice_skipped is not None and skipped <= BAD_LINES_MAX:
-            notice_skipped(f"skipped: {error}")
+            of = "" if len(files) == 1 else f"{name!r}, "
+            notice_skipped(f"skipped: {of}{error}")
 
     epochs: dict[str, int] = {}
 
@@ -96,7 +97,8 @@ def replay(
         raise MisuseError(f"{name!r}: {error}") from None
     if notice_skipped is not None and skipped:
         lines = "1 line" if skipped == 1 else f"{skipped} lines"
-        notice_skipped(f"{lines} of {name!r} skipped: each is a gap")
+        of = repr(name) if len(files) == 1 else f"{len(files)} files"
+        notice_skipped(f"{lines} of {of} skipped: each is a gap")
     return result_of_audit(
         audit,
         command="replay",

@@ -7,7 +7,9 @@ import pty
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any, get_args, get_type_hints
 
 import pytest
 import typer.main
@@ -101,6 +103,30 @@ def test_every_help_is_short_and_there():
         assert len(command.help.splitlines()[0]) <= 76, path
         for parameter in command.params:
             assert parameter.help, (path, parameter.name)
+
+
+def functions(app: typer.Typer, path: str = "tallystick") -> Iterator[tuple[str, Any]]:
+    for one in app.registered_commands:
+        yield f"{path} {one.name or one.callback.__name__}", one.callback
+    for group in app.registered_groups:
+        yield from functions(group.typer_instance, f"{path} {group.name}")
+
+
+def test_every_number_has_both_ends():
+    """What is too large or infinite is refused where it is given, not met deep inside.
+
+    Settings have ends of their own; a seed is any number.
+    """
+    numbers = [
+        (f"{path} {name}", option)
+        for path, function in functions(cli.app)
+        for name, hint in get_type_hints(function, include_extras=True).items()
+        if name not in {"return", "seed", *Settings.model_fields}
+        for kind, option, *_ in [get_args(hint)]
+        if {int, float} & {kind, *get_args(kind)}
+    ]
+    assert len(numbers) > 20
+    assert [name for name, option in numbers if None in (option.min, option.max)] == []
 
 
 NAMES = {

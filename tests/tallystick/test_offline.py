@@ -121,6 +121,15 @@ def test_a_bad_line_that_is_skipped_is_a_gap(tallystick, tmp_path, number):
     assert tallystick("replay", "j").code == 2
 
 
+def test_of_several_files_a_line_is_skipped_in_the_one_that_has_it(tallystick, tmp_path):
+    """A line number alone would be of any of them."""
+    (tmp_path / "first").write_text(f"rubbish\n{EXAMPLE}")
+    (tmp_path / "second").write_text(EXAMPLE)
+    err = tallystick("replay", "first", "second", "--skip-bad-lines").err
+    assert "skipped: 'first', line 1: expected a JSON object" in err
+    assert "1 line of 2 files skipped: each is a gap" in err
+
+
 def test_replay_reads_gzip_and_a_byte_order_mark(tallystick, stdin, tmp_path):
     """Whatever the file is called; a file cut short is an error."""
     packed = gzip.compress(EXAMPLE.encode())
@@ -207,6 +216,10 @@ def test_a_finding_about_a_replica_names_its_channel(tallystick):
         (b"\xff\n", "'j': line 1: expected UTF-8"),
         (b'{"kind":"start",\n', "'j': line 1: expected a JSON object (Expecting property name"),
         (b'{"kind":"start",\r\n', '), found \'{"kind":"start",\'\n'),
+        (b'{"kind":"\x1f"}', "(Invalid control character at 9), found"),
+        (b"\x1f", "(Expecting value at 0), found '\\x1f'\n"),
+        (b'{"kind":"gap","instance":"a","' + b"k" * 10**6 + b'":1}', "kkk…: expected no such key"),
+        (b'{"' + b"k" * 10**6 + b'":1,"' + b"k" * 10**6 + b'":1}', "kkk… occurs twice"),
     ],
 )
 def test_an_unreadable_journal_is_misuse(tallystick, content, said):
@@ -215,6 +228,7 @@ def test_an_unreadable_journal_is_misuse(tallystick, content, said):
     ran = tallystick("replay", "j")
     assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
     assert said in ran.err
+    assert len(ran.err) < 1_000
 
 
 @pytest.mark.parametrize(
@@ -238,6 +252,9 @@ def test_an_unreadable_journal_is_misuse(tallystick, content, said):
         (("simulate", "--topology", "ring", "--output", "-"), "'ring'"),
         (("campaign", "--seeds", "9:3"), "expected 0 <= A < B, found '9:3'"),
         (("campaign", "--seeds", "some"), "found 'some'"),
+        (("campaign", "--seeds", f"{10**30}:{10**30 + 1}"), "expected 0 <= A < B"),
+        (("simulate", "--collection-interval-ms", "9" * 21, "--output", "j"), "less than or equal"),
+        (("load", "--seed", "-1"), "greater than or equal"),
         (("replya", "j"), "Did you mean 'replay'"),
         (("journal", "--write", "j", "--follow"), "neither --follow nor --instance"),
         (("audit", "--history-ends"), "expected --available-now"),
