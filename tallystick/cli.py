@@ -125,12 +125,23 @@ def run_command(arguments: list[str]) -> int:
         message = click_error.format_message()
         if message:
             inner = getattr(error, "ctx", None)
-            where = "tallystick" if inner is None else inner.command_path
+            where = _command_path(command, arguments) if inner is None else inner.command_path
             terminal.notice(f"{message} (see {where} --help)")
         return ExitCode.MISUSE
     except typer.Abort:
         return ExitCode.INTERRUPTED
     return ExitCode.CONSISTENT
+
+
+def _command_path(command: Any, arguments: list[str]) -> str:
+    """The command that the arguments name, as far as they name one."""
+    words = ["tallystick"]
+    for word in arguments:
+        command = getattr(command, "commands", {}).get(word)
+        if command is None:
+            break
+        words.append(word)
+    return " ".join(words)
 
 
 if __name__ == "__main__":

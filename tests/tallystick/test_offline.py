@@ -236,6 +236,8 @@ def test_an_unreadable_journal_is_misuse(tallystick, content, said):
     [
         (("replay", "nowhere"), "'nowhere' cannot be read: No such file"),
         (("replay",), "Missing argument"),
+        (("replay", "j", "--output"), "requires an argument. (see tallystick replay --help)"),
+        (("broker", "start", "--port"), "(see tallystick broker start --help)"),
         (("faults", "errant_writ"), "did you mean 'errant_write'?"),
         (("rules", "lsn_ordr"), "did you mean 'lsn_order'?"),
         (("demo", "--fault", "errant_writ"), "did you mean 'errant_write'?"),
