@@ -56,7 +56,7 @@ def test_text_goes_to_standard_output_unless_something_else_does():
     ("words", "message"),
     [
         (["jsno"], "did you mean 'json'"),
-        (["_view"], "expected html, json"),
+        (["_view"], f"expected {', '.join(outputs.NAMES)}"),
         (["json", "junit=-"], "json and junit cannot both go to standard output"),
         (["json=a", "html", "junit=a"], "json and junit cannot both go to 'a'"),
     ],
