@@ -203,7 +203,13 @@ def _evidence(
         with terminal.progress("reading the journal"):
             found = evidence.of_journal(journal)
     else:
-        found = evidence.of_job(load({"directory": directory}).settings.directory, what)
+        place = load({"directory": directory}).settings.directory
+        try:
+            found = evidence.of_job(place, what)
+        except MisuseError as error:
+            if directory is not None:
+                raise
+            raise MisuseError(f"{error}; or name --journal FILE or --servers FILE") from None
     if not found.instances:
         raise MisuseError(f"{found.source!r} has no row of any instance")
     return found

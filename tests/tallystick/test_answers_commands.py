@@ -266,6 +266,16 @@ def test_ready_says_what_it_expected(tallystick, tables, arguments, text):
     assert text in ran.err
 
 
+@pytest.mark.parametrize(
+    "words", [("ready", "backup", "a"), ("where", f"{A}:1"), ("diff", "a", "b")]
+)
+def test_where_there_is_no_job_the_other_evidence_is_named(tallystick, words):
+    """Who has no running job learns what else can be asked."""
+    ran = tallystick(*words)
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert ran.err.endswith("; or name --journal FILE or --servers FILE\n")
+
+
 def test_a_request_that_others_have_answered_is_waited_for_in_vain(tallystick, tables, monkeypatch):
     """A collection that is not closed, and was begun long enough ago."""
     now = time.time_ns() // 1_000
