@@ -29,6 +29,10 @@ _NOT_WRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EBADF)
 """A full disk, a quota, a limit of the shell, standard output that was closed."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
+_UNFIT_PATH = (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.ENAMETOOLONG)
+"""A path that the file system refuses: the directory that is given, or the one that we are in."""
+_PATH_SHOWN_MAX = 200
+
 
 @final
 class Stop(threading.Event):
@@ -129,14 +133,23 @@ def _run(command: Callable[[], int]) -> int:
             raise
         return ExitCode.CLOSED_PIPE
     except OSError as error:
-        if error.errno not in _NOT_WRITTEN:
-            return _crashed(error)
-        _drop_standard_output()
-        where = "standard output" if error.filename is None else repr(str(error.filename))
-        terminal.notice(f"{where} cannot be written: {error.strerror}")
-        return ExitCode.MISUSE
+        return _refused_by_the_system(error)
     except Exception as error:  # noqa: BLE001  the last resort: a verdict must not be read into it
         return _crashed(error)
+
+
+def _refused_by_the_system(error: OSError) -> ExitCode:
+    if error.errno in _UNFIT_PATH and error.filename is not None:
+        path = os.fsdecode(error.filename)
+        shown = path if len(path) <= _PATH_SHOWN_MAX else f"{path[:_PATH_SHOWN_MAX]}…"
+        terminal.notice(f"{shown!r} cannot be used: {error.strerror}")
+        return ExitCode.MISUSE
+    if error.errno not in _NOT_WRITTEN:
+        return _crashed(error)
+    _drop_standard_output()
+    where = "standard output" if error.filename is None else repr(str(error.filename))
+    terminal.notice(f"{where} cannot be written: {error.strerror}")
+    return ExitCode.MISUSE
 
 
 def _drop_standard_output() -> None:

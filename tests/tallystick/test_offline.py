@@ -232,6 +232,18 @@ def test_an_unreadable_journal_is_misuse(tallystick, content, said):
 
 
 @pytest.mark.parametrize(
+    "words",
+    ["report", "serve", "incidents list --directory", "tail --server a=127.0.0.1:1 --output"],
+)
+def test_a_path_that_cannot_be_is_misuse(tallystick, words):
+    """The file system's refusal is no mistake of ours, and the path is shown in short."""
+    ran = tallystick(*words.split(), "n" * 5_000)
+    assert (2, "") == (ran.code, ran.out)
+    assert "…' cannot be used: File name too long" in ran.err.splitlines()[-1]
+    assert len(ran.err) < 500
+
+
+@pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("replay", "nowhere"), "'nowhere' cannot be read: No such file"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import subprocess
 import sys
 
@@ -26,6 +27,9 @@ SETTINGS = KafkaSettings(bootstrap_servers="b:1")
         (QueryError("x"), 75),
         (DeliveryError(make_block(1), "t", 0, "x"), 75),
         (UnacknowledgedError(SETTINGS, "3 messages"), 75),
+        (PermissionError(errno.EACCES, "Permission denied", "state"), 2),
+        (OSError(errno.EROFS, "Read-only file system", b"state"), 2),
+        (PermissionError(errno.EPERM, "Operation not permitted"), 70),
         (ValueError("x"), 70),
         (KeyboardInterrupt(), 130),
     ],
