@@ -218,7 +218,8 @@ class RelayFiles:
         self._session = self._directory.session
         self._open_ahead(numbers)
         second = self.cursor.number + 1
-        if numbers[:1] == [second] and _has_received_nothing(self._ahead[second]):
+        held = self._ahead.get(second)  # removed since it was listed: None
+        if numbers[:1] == [second] and held is not None and _has_received_nothing(held):
             self.cursor = RelayCursor(second, MAGIC_LENGTH)
 
     def _open_ahead(self, numbers: list[int]) -> None:

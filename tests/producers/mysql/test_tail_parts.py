@@ -671,3 +671,13 @@ def test_the_first_file_of_a_relay_log_is_not_missed_when_it_was_empty(
     assert types(files) == [EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS]
     assert files.lost == is_lost
     files.close()
+
+
+def test_a_relay_log_file_that_is_gone_as_soon_as_it_is_listed_is_not_held(tmp_path: Path) -> None:
+    """RESET REPLICA ALL removes files between two looks at them."""
+    (tmp_path / "relay.000002").symlink_to(tmp_path / "gone")
+    files = relay(tmp_path)
+    begin = files.cursor
+    files.hold()
+    assert files.cursor == begin
+    files.close()
