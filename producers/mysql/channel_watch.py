@@ -62,6 +62,9 @@ class ChannelWatch:
             executed = row.get("Relay_Source_Log_File"), row.get("Exec_Source_Log_Pos")
             channel["executed"] = _position(*executed)
             before = self.known.get(name)
+            if name not in relays and before is not None:
+                # Removed between status and row: what was there before is still what is known.
+                channel["relay"], channel["is_empty"] = before["relay"], before.get("is_empty")
             if not channel["Source_UUID"] and before is not None:
                 # Not connected since a start of the server.
                 channel["Source_UUID"] = before["Source_UUID"]

@@ -476,6 +476,17 @@ def test_a_channel_that_is_gone_was_reset_with_all() -> None:
     assert watch.note(gone, ()) == [{"channel": "c", "action": "reset_all"}]
 
 
+def test_a_channel_that_is_made_anew_behind_a_row_without_it_was_reset() -> None:
+    """RESET REPLICA ALL came between status and row: its relay log is shorter than it was."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    without = answer()
+    without["row"]["REPLICATION"]["channels"] = []
+    assert watch.note(without, ()) == []
+    anew = answer(relay=("relay-c.000001", 157))
+    assert watch.note(anew, ()) == [{"channel": "c", "action": "reset"}]
+
+
 # Relay log files
 
 
