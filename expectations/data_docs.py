@@ -15,8 +15,8 @@ from tallystick.expectations._later import imported_when_used
 # The release we use sends nothing; older ones of the same major version did.
 os.environ.setdefault("GX_ANALYTICS_ENABLED", "false")
 
-# For a distance of distributions and its chart, which no rule asks for.
-with imported_when_used("altair", "scipy.stats"):
+# For a distance of distributions and its chart, and for Spark's vectors: no rule asks for them.
+with imported_when_used("altair", "scipy.sparse", "scipy.stats"):
     import great_expectations as gx
 from great_expectations.data_context.types.base import (
     DataContextConfig,

@@ -52,6 +52,15 @@ def test_nothing_stands_for_what_is_imported_already(module):
     assert again is named_by_others
 
 
+def test_spark_has_the_vectors_that_it_names():
+    """A sparse matrix of scipy is one of Spark's, too."""
+    import scipy.sparse
+    from pyspark.ml.linalg import Vectors, _convert_to_vector
+
+    column = scipy.sparse.csc_matrix(([4.0], ([1], [0])), shape=(3, 1))
+    assert _convert_to_vector(column) == Vectors.sparse(3, [1], [4.0])
+
+
 def test_great_expectations_has_what_it_names():
     """Its own expectation of distributions would work, and is what costs nothing until then."""
     assert distance.alt is not sys.modules.get("altair")
