@@ -16,7 +16,7 @@ from tallystick.errors import ExitCode
 from tallystick.producers.mysql.connection import connect
 from tallystick.producers.mysql.settings import load_servers
 from tallystick.producers.mysql_lab.accounts import AUDIT, audit_rights
-from tallystick.producers.mysql_lab.layout import CHANNELS, NAMES, REPLICA_1, REPLICA_2
+from tallystick.producers.mysql_lab.layout import CHANNELS, NAMES, REPLICA_1, REPLICA_2, SOURCE_B
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
 
@@ -45,6 +45,8 @@ def test_up_makes_the_fleet_of_the_layout(mysqld: Lab) -> None:
             uuids.add(server.value("SELECT @@server_uuid"))
             assert "ON" == server.value("SELECT @@gtid_mode")
             assert "127.0.0.1" == server.value("SELECT @@bind_address")
+            has_log_writers = server.value("SELECT @@innodb_log_writer_threads")
+            assert (name == SOURCE_B) == has_log_writers
     assert len(NAMES) == len(uuids)
 
 
