@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
-from typing import Any
+from typing import Any, NamedTuple
 
 
 class Verdict(str, Enum):
@@ -80,8 +80,7 @@ class Check:
         return cls(**{**values, "outcome": Outcome(values["outcome"])})
 
 
-@dataclass(frozen=True, slots=True)
-class SubjectCheck:
+class SubjectCheck(NamedTuple):
     """A check of a rule between instances, with its subject: an instance or channel.
 
     Several of one rule, subject and collection may come one after the other; the gravest counts.

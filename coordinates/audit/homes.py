@@ -126,7 +126,7 @@ class Homes:
                 return one
             data = {**one.check.data, **found}
             check = Check(one.check.rule, one.check.outcome, SOURCE_ELSEWHERE.code, data)
-            return replace(one, check=check)
+            return one._replace(check=check)
 
         def of_observation(one: Observation) -> Observation:
             found = elsewhere(one.instance_id, one.reason, one.data)

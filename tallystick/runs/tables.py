@@ -6,7 +6,6 @@ Only the newest collections are read in detail; of those before there are sums o
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -140,7 +139,7 @@ def _shown(
     rows = rounds[names[-1]]
     of_collection = [one for one in checks if one.collection_id == names[-1]]
     breaches = (
-        replace(one, collection_id=names[-1]) for each in found for one in checks_of_finding(each)
+        one._replace(collection_id=names[-1]) for each in found for one in checks_of_finding(each)
     )
     return rows_with_checks(rows, gravest([*of_collection, *breaches]))
 

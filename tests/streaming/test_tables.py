@@ -101,7 +101,7 @@ def test_of_two_checks_of_a_collection_the_later_counts(tmp_path):
     sink = TableSink(tmp_path, "run")
     held = SubjectCheck("a", "", "c2", 5, Check("lsn_order", Outcome.HOLDS))
     why = Check("lsn_order", Outcome.UNDECIDED, "not_read", {"ts": 2**62, "sources": ["s"]})
-    other, later = replace(held, collection_id="c1", ts=3), replace(held, check=why)
+    other, later = held._replace(collection_id="c1", ts=3), held._replace(check=why)
     sink.write(0, checks=[held, other])
     sink.write(END_BATCH, checks=[later])
     assert [other, later] == table_reader.read_checks(tmp_path)
@@ -115,7 +115,7 @@ def test_a_collection_that_is_written_meanwhile_is_read_by_nobody(tmp_path):
     for count in (None, 5):
         shown = None
         for number, name in enumerate((f"{count}-1", f"{count}-2")):
-            cut, check = replace(row, collection_id=name), replace(held, collection_id=name)
+            cut, check = replace(row, collection_id=name), held._replace(collection_id=name)
             sink.write(2 * (count or 0) + number, cuts=[cut], checks=[check])
             shown = shown or table_reader.newest_collections(tmp_path, count)
         assert {one.collection_id for one in table_reader.read_cuts(tmp_path, shown)} == shown.names
