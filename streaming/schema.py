@@ -113,8 +113,8 @@ were read, of how many bytes, ``document`` (JSON of findings, observations and c
 ``fleet_events`` (``coordinates.audit.fleet_events``: those of the administration), NULL if there
 are none, ``epoch``, ``sequence`` and ``ts`` up to which the journal is known, ``partition`` and
 ``offset`` of its last block. QUIET, one a bucket: of all keys whose RESULT has neither
-``document`` nor ``fleet_events`` that, in ``document``, as JSON rows of ``QUIET_COLUMNS``: each row
-of Spark's costs as much as to audit a heartbeat. CLUSTER, one a cluster: ``document`` is what
+``document`` nor ``fleet_events`` that, in ``document``, as JSON rows of ``QUIET_COLUMNS``: for a row
+of Spark's objects, Arrow, rows and Arrow again are made of each column. CLUSTER, one a cluster: ``document`` is what
 comparing its instances has brought (``FleetOutput`` as the state codec encodes it), ``partition``
 the bucket, ``bytes`` those of its clusters' log. DEAD_LETTER, one a block that cannot be read:
 ``reason`` and the message as it was, ``value`` cut if it had more ``bytes``. REQUEST and CONTROL,
