@@ -15,12 +15,12 @@ SHORT = {
     "latency": "--injected 20",
     "growth": "--instances 16 100",
     "heartbeats": "--instances 1000 --seconds 20",
-    "expectations": "--rounds 5",
+    "expectations": "--rounds 1",
     "audit": "--rounds 3",
     "campaign": "--seeds 20",
     "codec": "",
     "gtid_sets": "",
-    "tail": "--rounds 6 --seconds 4",
+    "tail": "--rounds 3 --seconds 4",
     "report": "--days 90",
 }
 """What the product is about first, its parts after it; and how each is made shorter."""

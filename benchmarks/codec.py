@@ -42,22 +42,6 @@ def show(**figures: Any) -> None:
     print(json.dumps(figures))
 
 
-def arrow_with(value: bytes, codec: str) -> bytes:
-    """The same stream with its buffers compressed one by one."""
-    batch = pa.ipc.open_stream(value).read_next_batch()
-    sink = pa.BufferOutputStream()
-    options = pa.ipc.IpcWriteOptions(compression=codec, use_threads=False)
-    with pa.ipc.new_stream(sink, batch.schema, options=options) as writer:
-        writer.write_batch(batch)
-    return sink.getvalue().to_pybytes()
-
-
-def read_arrow(value: bytes) -> Any:
-    """The batch, unchecked, as Arrow alone reads it."""
-    options = pa.ipc.IpcReadOptions(use_threads=False)
-    return pa.ipc.open_stream(value, options=options).read_next_batch()
-
-
 def main() -> None:
     """Measure and print."""
     plan = LoadPlan(sources=1, block_size=BLOCK_SIZE)
@@ -70,14 +54,6 @@ def main() -> None:
         encode_us=median_us(lambda: encode_block(block)),
         decode_us=median_us(lambda: decode_block(value)),
     )
-    for codec in ("lz4", "zstd"):
-        packed = arrow_with(value, codec)
-        show(
-            what=f"Arrow buffers compressed: {codec}",
-            bytes=len(packed),
-            encode_us=median_us(lambda c=codec: arrow_with(value, c)),
-            decode_us=median_us(lambda p=packed: read_arrow(p)),
-        )
     for codec in ("lz4", "zstd"):
         whole = pa.Codec(codec)
         packed = whole.compress(value)

@@ -15,7 +15,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TypeVar
@@ -112,9 +112,14 @@ def row_of(subject: int) -> Cut:
     )  # fmt: skip
 
 
+def rows_of(kind: TableKind, values: list[object]) -> pa.Table:
+    """Values as rows of a table; of a day there may be none."""
+    return arrow_rows(kind, values) if values else kind.schema.empty_table()
+
+
 def repeated(kind: TableKind, values: list[object], ids: pa.Array, times: np.ndarray) -> pa.Table:
     """The same rows at each of some collections."""
-    rows = arrow_rows(kind, values)
+    rows = rows_of(kind, values)
     at = np.repeat(np.arange(len(ids)), len(rows))
     table = rows.take(np.tile(np.arange(len(rows)), len(ids)))
     for name, column in (
@@ -149,7 +154,7 @@ def days_of(days: int, end_us: int, details_days: int) -> Iterator[Day]:
         SubjectCheck(*SUBJECTS[0], "", 0, Check(name, Outcome.HOLDS)) for name in RULES
     ]
     checks = [
-        replace(one, instance_id=instance, channel=channel)
+        one._replace(instance_id=instance, channel=channel)
         for one in subject_checks
         for instance, channel in SUBJECTS
     ]
@@ -202,8 +207,8 @@ def days_of(days: int, end_us: int, details_days: int) -> Iterator[Day]:
                 CUTS: of_cuts,
                 CHECKS: repeated(CHECKS, checks if day >= days - details_days else [], ids, times),
                 VALIDATIONS: validations.set_column(1, "verdict", pa.array(worst)),
-                FINDINGS: arrow_rows(FINDINGS, findings),
-                OBSERVATIONS: arrow_rows(OBSERVATIONS, observations),
+                FINDINGS: rows_of(FINDINGS, findings),
+                OBSERVATIONS: rows_of(OBSERVATIONS, observations),
             },
             int(times[-1]),
         )

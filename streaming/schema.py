@@ -113,14 +113,15 @@ were read, of how many bytes, ``document`` (JSON of findings, observations and c
 ``fleet_events`` (``coordinates.audit.fleet_events``: those of the administration), NULL if there
 are none, ``epoch``, ``sequence`` and ``ts`` up to which the journal is known, ``partition`` and
 ``offset`` of its last block. QUIET, one a bucket: of all keys whose RESULT has neither
-``document`` nor ``fleet_events`` that, in ``document``, as JSON rows of ``QUIET_COLUMNS``: for a row
-of Spark's objects, Arrow, rows and Arrow again are made of each column. CLUSTER, one a cluster: ``document`` is what
-comparing its instances has brought (``FleetOutput`` as the state codec encodes it), ``partition``
-the bucket, ``bytes`` those of its clusters' log. DEAD_LETTER, one a block that cannot be read:
-``reason`` and the message as it was, ``value`` cut if it had more ``bytes``. REQUEST and CONTROL,
-one a message of the collect and of the control topic: ``value``. NOT_LISTED, one an instance that
-is not listed: ``blocks``. READ, one a bucket and partition of the journal topic: the first
-``offset``, how many messages (``blocks``), and the ``bytes`` of their values as they were read."""
+``document`` nor ``fleet_events`` that, in ``document``, as JSON rows of ``QUIET_COLUMNS``: of each
+column of a row of its own Spark makes objects, Arrow, rows and Arrow again. CLUSTER, one a cluster:
+``document`` is what comparing its instances has brought (``FleetOutput`` as the state codec encodes
+it), ``partition`` the bucket, ``bytes`` those of its clusters' log. DEAD_LETTER, one a block that
+cannot be read: ``reason`` and the message as it was, ``value`` cut if it had more ``bytes``.
+REQUEST and CONTROL, one a message of the collect and of the control topic: ``value``. NOT_LISTED,
+one an instance that is not listed: ``blocks``. READ, one a bucket and partition of the journal
+topic: the first ``offset``, how many messages (``blocks``), and the ``bytes`` of their values as
+they were read."""
 
 
 def encode_document(

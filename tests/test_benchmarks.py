@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import codec, report
 from benchmarks.growth_sets import set_of
 from benchmarks.json_records import add_record
 from benchmarks.sizing import SHARE, Fleet, limits, table
@@ -57,6 +58,23 @@ def test_one_message_an_event_is_audited_the_same():
         assert (again.cuts, again.observations) == (output.cuts, output.observations)
         rows += len(output.cuts)
     assert rows
+
+
+def test_blocks_are_measured(monkeypatch, capsys):
+    """In the form that they have: each line has a size or a rate."""
+    for name, value in (("REPEATS", 1), ("BATCH_BLOCKS", 1), ("BLOCK_SIZE", 500)):
+        monkeypatch.setattr(codec, name, value)
+    codec.main()
+    lines = list(map(json.loads, capsys.readouterr().out.splitlines()))
+    assert lines[0]["what"] == "block"
+    assert all("bytes" in line or "events_per_s" in line for line in lines)
+
+
+def test_a_history_is_made_that_can_be_reported(tmp_path, capsys):
+    """Of days without a finding as well."""
+    report.make_history(tmp_path / report.DIRECTORY, days=2, details_days=1)
+    report.measure_report(tmp_path)
+    assert "3 instances  2 channels  2,880 collections" in capsys.readouterr().out
 
 
 def test_the_page_of_sizes_is_what_is_computed():

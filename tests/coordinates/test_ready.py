@@ -303,9 +303,9 @@ def test_an_errant_check_must_be_there_and_young():
     check = evidence.checks[key]
     for changed in (
         {},
-        {key: replace(check, ts=check.ts - HOUR_US)},
-        {key: replace(check, check=Check(ERRANT_RULE, Outcome.UNDECIDED, "source_unknown"))},
-        {key: replace(check, check=Check(ERRANT_RULE, Outcome.BROKEN))},
+        {key: check._replace(ts=check.ts - HOUR_US)},
+        {key: check._replace(check=Check(ERRANT_RULE, Outcome.UNDECIDED, "source_unknown"))},
+        {key: check._replace(check=Check(ERRANT_RULE, Outcome.BROKEN))},
     ):
         found = ready(Purpose.BACKUP, "replica-a1", replace(evidence, checks=changed))
         assert (found.answer, set(reasons(found))) == (Answer.UNDECIDED, {"no_errant_gtids"})
