@@ -225,6 +225,16 @@ def test_a_crash_of_the_server_is_told_between_its_boots(mysqld: Lab) -> None:
     mysqld.await_applied()
 
 
+def purge_to(server: Session, file: str) -> None:
+    """PURGE BINARY LOGS, until it has: it stops at a file that a replica is still being sent."""
+
+    def has_purged() -> bool:
+        server.run(f"PURGE BINARY LOGS TO '{file}'")
+        return bool(server.run("SHOW BINARY LOGS")[0][0] == file)
+
+    wait_for(has_purged, lambda: server.run("SHOW BINARY LOGS"))
+
+
 def test_files_purged_while_nobody_read_are_a_gap(mysqld: Lab) -> None:
     """The journal shows that records are missing, and goes on with the oldest file."""
     settings = settings_of(mysqld, SOURCE_A)
@@ -237,7 +247,7 @@ def test_files_purged_while_nobody_read_are_a_gap(mysqld: Lab) -> None:
             server.run("FLUSH BINARY LOGS")
         mysqld.await_applied()
         oldest = end_of(server)[0]
-        server.run(f"PURGE BINARY LOGS TO '{oldest}'")
+        purge_to(server, oldest)
     state = TailState(**asdict(first.tail.journal.state))
     with running(settings, state=state) as second:
         catch_up(mysqld, second)
