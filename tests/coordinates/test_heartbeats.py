@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from tallystick.coordinates.audit import fleet
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
@@ -67,10 +70,10 @@ def test_what_is_known_does_not_depend_on_how_they_are_cut(size: int) -> None:
         read_in_pieces(quiet_server(), size),
     )
     assert cut.to_bytes() == whole.to_bytes()
-    fleets = FleetAudit(), FleetAudit()
-    for fleet, fleet_events in zip(fleets, (expected, found), strict=True):
-        fleet.absorb(fleet_events)
-    assert fleets[0].to_bytes() == fleets[1].to_bytes()
+    audits = FleetAudit(), FleetAudit()
+    for audit, fleet_events in zip(audits, (expected, found), strict=True):
+        audit.absorb(fleet_events)
+    assert audits[0].to_bytes() == audits[1].to_bytes()
 
 
 def test_any_number_of_them_makes_no_state_forgotten() -> None:
@@ -83,9 +86,9 @@ def test_any_number_of_them_makes_no_state_forgotten() -> None:
     source.log(f"{A}:1")
     for _ in range(2 * SNAPSHOTS_MAX):
         source.time()
-    fleet = FleetAudit()
-    fleet.absorb(source.fleet_events)
-    states = list(fleet.reader.timelines["a"].states)
+    audit = FleetAudit()
+    audit.absorb(source.fleet_events)
+    states = list(audit.reader.timelines["a"].states)
     assert before in [state.ts for state in states]
     assert states[-1].ts == source.fleet_events[-1].ts
 
@@ -100,3 +103,27 @@ def test_one_that_cannot_be_read_is_not_passed_over() -> None:
     output = InstanceAudit("a").absorb(block)
     assert [one.code for one in output.observations] == [ObservationCode.BLOCK_UNREADABLE]
     assert heartbeats_in(output.fleet_events) == [1, 3, 5, 6]
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_when_comparisons_are_decided_does_not_depend_on_them(
+    size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How many heartbeats there are depends on how the journal is cut."""
+    monkeypatch.setattr(fleet, "SETTLE_EVERY", 2)
+    settled: list[list[int]] = []
+    for pieces in (100, size):
+        audit = FleetAudit()
+        times: list[int] = []
+        settle = audit._settle
+
+        def noted(
+            settle: Any = settle, audit: FleetAudit = audit, times: list[int] = times
+        ) -> None:
+            times.append(audit.reader.timelines["a"].known_ts)
+            settle()
+
+        monkeypatch.setattr(audit, "_settle", noted)
+        audit.absorb(read_in_pieces(quiet_server(), pieces)[1])
+        settled.append(times)
+    assert len(settled[0]) == len(settled[1]) > 2
