@@ -1,9 +1,10 @@
 """A large quiet fleet: a heartbeat of each instance each second, and each minute a collection.
 
-    python -m benchmarks.heartbeats [--instances 10000] [--seconds 60] [--executors 2]
+    python -m benchmarks.heartbeats [--instances 10000] [--seconds 60] [--settling 30]
+                                    [--executors 2]
 
-Each heartbeat is a message of its own. Whether the job keeps up is seen by how old what a
-micro-batch reads is: the time between a record and the end of the micro-batch that has audited it.
+Each heartbeat is a message of its own. Whether the job keeps up is seen by how many seconds of the
+fleet have come and are not audited when a micro-batch ends: they must not grow.
 """
 
 from __future__ import annotations
@@ -31,8 +32,6 @@ ROW_EVERY = 60
 CLUSTER_INSTANCES = 4
 SLICES = 20
 """A second's messages are sent in so many slices."""
-SETTLING_S = 30
-"""From the first message on: by then the job has started, and Spark has compiled what it runs."""
 PREPARING_US = 200
 """Making a message takes less."""
 
@@ -121,9 +120,9 @@ def produce(servers: str, topic: str, seconds: list[list[Message]]) -> None:
     producer.flush()
 
 
-def show(lines: list[dict[str, Any]], first_at: float, instances: int) -> None:
-    """Print what was measured of the micro-batches from a time on."""
-    counted = [line for line in lines if line.get("at", 0) >= first_at]
+def show(lines: list[dict[str, Any]], begun: float, settling: float, instances: int) -> None:
+    """Print what was measured of the micro-batches so many seconds after the fleet had begun."""
+    counted = [line for line in lines if line.get("at", 0) >= begun + settling]
     ends = [line["at"] for line in counted]
     lengths = [later - earlier for earlier, later in pairwise(ends)]
     if len(lengths) < 2:
@@ -136,6 +135,14 @@ def show(lines: list[dict[str, Any]], first_at: float, instances: int) -> None:
         f" were audited in {seconds:.0f} s; {len(lengths)} micro-batches, p50 {p50:.2f} s, p95"
         f" {p95:.2f} s; {last['findings']:.0f} findings"
     )
+    # A start is three records, all else one a second.
+    behind = [
+        end - begun - (of["records"] / instances - 2) for end, of in zip(ends, counted, strict=True)
+    ]
+    print(
+        f"seconds that had come and were not audited: {behind[0]:.1f} at the first micro-batch,"
+        f" {behind[-1]:.1f} at the last, {statistics.median(behind):.1f} at half of them"
+    )
     cpu = {name: (last["cpu_s"][name] - first["cpu_s"][name]) / seconds for name in last["cpu_s"]}
     used = ", ".join(f"{name} {share:.2f}" for name, share in sorted(cpu.items()))
     print(f"processor seconds a second: {used}; resident MB {last['resident_mb']}")
@@ -146,9 +153,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--instances", type=int, default=10_000)
     parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument(
+        "--settling", type=int, default=30,
+        help="seconds before: the job starts, Spark compiles, and what has come is caught up with",
+    )  # fmt: skip
     parser.add_argument("--executors", type=int, default=0, help="processes of one core; 0: none")
     options = parser.parse_args()
-    lasts = round(SETTLING_S + options.seconds)
+    lasts = options.settling + options.seconds
     begin_us = time.time_ns() // 1000 + round(options.instances * lasts * PREPARING_US)
     seconds = prepared(options.instances, lasts, begin_us)
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
@@ -161,11 +172,11 @@ def main() -> None:
             auditor = Auditor(servers, directory / "audit", settings, options.executors)
             try:
                 time.sleep(max(0.0, begin_us / 1e6 - time.time()))
-                settled = time.perf_counter() + SETTLING_S
+                begun = time.perf_counter()
                 produce(servers, topics["journal_topic"], seconds)
             finally:
                 auditor.stop()
-    show(auditor.lines, settled, options.instances)
+    show(auditor.lines, begun, options.settling, options.instances)
     print(auditor.lines[-1]["answers"])
 
 
