@@ -486,19 +486,22 @@ def test_a_server_without_a_binary_log_is_followed_to_its_return(own_mysqld: Lab
     """Off, off again and on: each boot is recorded, and every later row is judged."""
     boots = ("--skip-log-bin",), ("--skip-log-bin",), ()
     options = TailOptions(back_off_max_s=1.0)
+    gtids = [f"{uuid4()}:{number}" for number in range(2, 5)]
     with running(settings_of(own_mysqld, SOURCE_B), options=options) as tail:
         tail.collect("before")
-        for number, arguments in enumerate(boots, 2):
+        for number, (arguments, gtid) in enumerate(zip(boots, gtids, strict=True), 2):
             own_mysqld.stop(SOURCE_B)
             own_mysqld.restart(SOURCE_B, *arguments)
             wait_for(lambda n=number: len(starts(tail)) == n, lambda: tail.notices)
             with on(own_mysqld, SOURCE_B) as server:
-                # Without a binary log a server gives out no GTIDs of its own.
-                server.run("SET GTID_NEXT = %s", (f"{uuid4()}:{number}",))
-                server.run("BEGIN")
-                server.run("COMMIT")
-                server.run("SET GTID_NEXT = 'AUTOMATIC'")
+                execute_empty(server, [gtid])
             tail.collect(f"boot-{number}")
+    # A receiver gives up at a source without a log, and what has no group there never comes.
+    with on(own_mysqld, HUB) as hub:
+        hub.run("STOP REPLICA")
+        execute_empty(hub, gtids)
+        hub.run("START REPLICA")
+    own_mysqld.await_applied()
     assert [True, False, False, True] == [one["variables"]["log_bin"] for one in starts(tail)]
     result = audit_history(tail.sink.blocks)
     assert [Verdict.CONSISTENT] * 4 == [Verdict(cut.verdict) for cut in result.cuts]
@@ -509,6 +512,15 @@ def test_a_server_without_a_binary_log_is_followed_to_its_return(own_mysqld: Lab
     for collection in ("boot-2", "boot-3"):
         untrue = audit_history(blocks_from_lines(without_purged(tail.records, collection)))
         assert (rule, collection) in {(f.rule, f.collection_id) for f in untrue.findings}
+
+
+def execute_empty(server: Session, gtids: Iterable[str]) -> None:
+    """Empty transactions of these GTIDs: without a binary log a server gives out none itself."""
+    for gtid in gtids:
+        server.run("SET GTID_NEXT = %s", (gtid,))
+        server.run("BEGIN")
+        server.run("COMMIT")
+    server.run("SET GTID_NEXT = 'AUTOMATIC'")
 
 
 def without_purged(records: Iterable[str], collection: str) -> Iterator[str]:
