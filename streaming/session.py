@@ -158,7 +158,7 @@ def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
         # The JVM mostly moves bytes. Its optimising compiler cost 0.7 s of processor time for each
         # million events, more than the moving, and did not make it faster (docs/performance.md).
         "spark.driver.extraJavaOptions": (
-            f"{_java_options(log4j2_file)} {shlex.join(settings.java_options)}"
+            f"{_java_options(settings, log4j2_file)} {shlex.join(settings.java_options)}"
         ),
     }
     jars = [str(jar) for jar in settings.jars]
@@ -183,13 +183,15 @@ def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
     return conf
 
 
-def _java_options(log4j2_file: Path) -> str:
+def _java_options(settings: SessionSettings, log4j2_file: Path) -> str:
+    # What an executor of one core makes is garbage after a micro-batch: to mark it beside the work
+    # cost a fifth of the processor time.
+    collector = " -XX:+UseSerialGC" if _read_executors(settings.master) else ""
     return (
         # After an OutOfMemoryError any thread may be gone: it ends instead of half working.
         "-XX:+ExitOnOutOfMemoryError"
-        # Without PerfData Java keeps no file of a known name in /tmp. What a JVM makes is garbage
-        # after a micro-batch: to mark it beside the work cost a fifth of the processor time.
-        " -XX:TieredStopAtLevel=1 -XX:-UsePerfData -XX:+UseSerialGC"
+        # Without PerfData Java keeps no file of a known name in /tmp.
+        f" -XX:TieredStopAtLevel=1 -XX:-UsePerfData{collector}"
         f" -Dlog4j2.configurationFile={log4j2_file.absolute().as_uri()}"
     )
 
@@ -207,7 +209,7 @@ def _executors_conf(
         )
     return {
         "spark.executor.memory": f"{megabytes}m",
-        "spark.executor.extraJavaOptions": _java_options(_executors_log4j2(settings)),
+        "spark.executor.extraJavaOptions": _java_options(settings, _executors_log4j2(settings)),
         "spark.cores.max": count,
         # A part stays with the executor that has its state: the first must not get them all.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
