@@ -15,6 +15,7 @@ SHORT = {
     "latency": "--injected 20",
     "growth": "--instances 16 100",
     "heartbeats": "--instances 1000 --seconds 20",
+    "collection": "--collections 2",
     "expectations": "--rounds 1",
     "audit": "--rounds 3",
     "campaign": "--seeds 20",

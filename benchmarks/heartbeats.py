@@ -23,6 +23,7 @@ from confluent_kafka import Producer
 from benchmarks.latency import Auditor
 from benchmarks.pipeline import JOURNAL_PARTITIONS, topic_settings
 from tallystick.coordinates.events.block_codec import block_headers, encode_block
+from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import Block, BlockBuilder, RecordType, Stream
 from tallystick.deploy.broker import LocalBroker
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
@@ -72,20 +73,24 @@ class QuietServer:
     def second(self, second: int, ts: int) -> Block:
         """Its record of a second."""
         if second % ROW_EVERY == ROW_EVERY // 2:
-            row = {
-                "SERVER_UUID": self._uuid,
-                "LOCAL": {"gtid_executed": "", "binary_log_file": FILE, "binary_log_position": 157},
-                "REPLICATION": {"channels": []},
-                "STORAGE_ENGINES": {"InnoDB": {"LSN": 19_000_000, "LSN_checkpoint": 19_000_000}},
-            }
-            body = {
-                "collection_id": f"minute-{second // ROW_EVERY}",
-                "requested_at": ts,
-                "row": row,
-            }
-            self._builder.server_record(RecordType.LOG_STATUS, body, ts=ts)
-        else:
-            self._builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
+            return self.row(CollectRequest(f"minute-{second // ROW_EVERY}", ts), ts)
+        self._builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
+        return self._builder.build()
+
+    def row(self, request: CollectRequest, ts: int) -> Block:
+        """Its answer to a request."""
+        row = {
+            "SERVER_UUID": self._uuid,
+            "LOCAL": {"gtid_executed": "", "binary_log_file": FILE, "binary_log_position": 157},
+            "REPLICATION": {"channels": []},
+            "STORAGE_ENGINES": {"InnoDB": {"LSN": 19_000_000, "LSN_checkpoint": 19_000_000}},
+        }
+        body = {
+            "collection_id": request.collection_id,
+            "requested_at": request.requested_at,
+            "row": row,
+        }
+        self._builder.server_record(RecordType.LOG_STATUS, body, ts=ts)
         return self._builder.build()
 
 
