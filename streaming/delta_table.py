@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.dataset import dataset
+from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from tallystick.coordinates.values.errors import one_line
 from tallystick.streaming import table_checksums
@@ -183,7 +184,10 @@ def read(
     wanted = None if columns is None else list(columns)
     try:
         if recent_s is None:
-            rows = table.to_pyarrow_dataset()
+            # Arrow's own file system. Through deltalake's, which is Python's, Arrow's threads may
+            # still let go of a file when the process ends, which then aborts.
+            files_below = SubTreeFileSystem(str(path), LocalFileSystem())
+            rows = table.to_pyarrow_dataset(filesystem=files_below)
         else:
             # Without the table's statistics: of hundreds of small files they take longer to read.
             files = [str(path / name) for name in names]

@@ -211,6 +211,21 @@ def test_nothing_written_is_nothing_read(tmp_path):
     assert frozenset() == table_reader.newest_collections(tmp_path, 5).names
 
 
+@pytest.mark.parametrize("name", ["tables", "a b%#?=ü'", "../up", "-"])
+def test_reading_runs_no_python_in_threads_of_arrow(tmp_path, monkeypatch, name):
+    """One that lets go of a file while the process ends would abort it. From any directory."""
+
+    def refuse(*_of_file_system):
+        raise AssertionError("a file system of Python's")
+
+    monkeypatch.setattr("pyarrow.fs.PyFileSystem", refuse)
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    for directory in (Path(name), Path(name).absolute()):
+        TableSink(directory, "run").write(0, findings=[FINDING])
+        assert [FINDING] == table_reader.read_findings(directory)
+
+
 @pytest.mark.parametrize("ts", [0, -1, 2**62, 2**63 - 1, -(2**63)])
 def test_hostile_values_stop_nothing(tmp_path, ts):
     """Half a surrogate pair, which UTF-8 cannot spell; a time that no calendar has."""
