@@ -34,6 +34,7 @@ _CONNECTIONS_MAX = 64
 _IDLE_S = 15.0
 _FIELD_MAX = 4096
 _REFUSED_AFTER_S = 1.0
+_TEXTS_MAX = 8
 _FORM_STYLE = (
     ":root { color-scheme: light dark } body { font: 1rem/1.6 system-ui, sans-serif;"
     " max-width: 24rem; margin: 20vh auto; padding: 0 1.25rem }"
@@ -71,6 +72,7 @@ class PageServer:
         files = resources.files("tallystick.outputs.html")
         self._script = files.joinpath("page.js").read_text("utf-8")
         self._one_page = asyncio.Lock()
+        self._texts = _Texts()
         self._server: web.Server | None = None
         self._asked: set[object] = set()
 
@@ -236,7 +238,30 @@ class PageServer:
             is_earlier=query.is_earlier,
             later=_after(seen.result, newest.result) if query.is_earlier else None,
         )
-        return html.render_live(seen.result, live, query), html.LIVE_POLICY, newest.age_s(now)
+        text = self._texts.of(newest.version, live, query, seen.result)
+        return text, html.LIVE_POLICY, newest.age_s(now)
+
+
+@final
+class _Texts:
+    """Pages as they were sent: that of a large fleet takes seconds, and browsers ask again."""
+
+    def __init__(self) -> None:
+        self._version = ""
+        self._made: dict[tuple[Live, Query], str] = {}
+
+    def of(self, version: str, live: Live, query: Query, result: RunResult) -> str:
+        """The page, made anew if something was committed since, or if nobody has asked for it."""
+        if version != self._version:
+            self._version = version
+            self._made.clear()
+        text = self._made.get((live, query))
+        if text is None:
+            text = html.render_live(result, live, query)
+            if len(self._made) == _TEXTS_MAX:
+                self._made.pop(next(iter(self._made)))
+            self._made[live, query] = text
+        return text
 
 
 _LIMITS = {

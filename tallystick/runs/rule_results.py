@@ -46,7 +46,7 @@ class RuleResult:
 
 
 def rule_results(
-    checks: Iterable[SubjectCheck], cuts: Iterable[Cut], broken: Mapping[Key, Sequence[Finding]]
+    checks: Sequence[SubjectCheck], cuts: Iterable[Cut], broken: Mapping[Key, Sequence[Finding]]
 ) -> dict[str, list[RuleResult]]:
     """Put together what a run found.
 
@@ -60,11 +60,14 @@ def rule_results(
     """
     verdicts = verdicts_of_rows(cuts)
     found: dict[Key, RuleResult] = {}
-    for one in checks:
+    for one in reversed(checks):
         check = one.check
+        key = one.instance_id, one.channel, check.rule
+        if key in found:
+            continue
         verdict = verdicts.get((one.collection_id, one.instance_id, one.channel), "")
         is_undecided = check.outcome is Outcome.UNDECIDED
-        found[one.instance_id, one.channel, check.rule] = RuleResult(
+        found[key] = RuleResult(
             check.rule,
             one.channel,
             _VERDICTS[check.outcome],

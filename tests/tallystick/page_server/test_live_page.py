@@ -96,6 +96,23 @@ def serving(directory: Path, *flags: str, **settings: str):
             assert process.wait(DEADLINE_S) == 143
 
 
+@contextmanager
+def serving_here(directory: Path, token: str | None):
+    """A server in this process; yields its address."""
+    started, ended = queue.Queue(), asyncio.Event()
+    server = web.PageServer(Follower(directory, Settings()), Address("127.0.0.1", 0), token)
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(
+        target=loop.run_until_complete, args=(server.listen(started.put, ended),)
+    )
+    thread.start()
+    try:
+        yield started.get(timeout=DEADLINE_S)
+    finally:
+        loop.call_soon_threadsafe(ended.set)
+        thread.join(DEADLINE_S)
+
+
 @pytest.fixture
 def run(tmp_path):
     made = Run(tmp_path / "run")
@@ -152,18 +169,38 @@ def test_the_page_is_sent_once_and_asks_nobody_else(run):
         assert 404 == ask(address, "/etc/passwd")[0].status
 
 
+def test_a_page_is_made_once_for_all_who_ask(run, monkeypatch):
+    """Anew when something was committed; of other parts of the fleet each its own, a few kept."""
+    made = []
+    render = web.html.render_live
+
+    def render_live(result, live, query):
+        made.append(query.instance)
+        return render(result, live, query)
+
+    monkeypatch.setattr(web.html, "render_live", render_live)
+    with serving_here(run.directory, None) as address:
+        first = ask(address)[1]
+        assert first == ask(address)[1]
+        assert first != ask(address, "/?instance=replica-1")[1]
+        assert ["", "replica-1"] == made
+        run.collect()
+        deadline = time.monotonic() + DEADLINE_S
+        while ask(address)[1] == first:
+            assert time.monotonic() < deadline
+            time.sleep(POLL_S)
+        assert ["", "replica-1", ""] == made
+        for number in range(web._TEXTS_MAX):
+            ask(address, f"/?instance={number}")
+        ask(address)
+        assert ["6", "7", ""] == made[-3:]
+
+
 def test_who_asks_nothing_is_let_go(run, monkeypatch):
     """A connection without a request, and one whose form never ends."""
     monkeypatch.setattr(web, "_IDLE_S", 0.2)
-    started, ended = queue.Queue(), asyncio.Event()
-    server = web.PageServer(Follower(run.directory, Settings()), Address("127.0.0.1", 0), "a token")
-    loop = asyncio.new_event_loop()
-    thread = threading.Thread(
-        target=loop.run_until_complete, args=(server.listen(started.put, ended),)
-    )
-    thread.start()
-    try:
-        port = int(started.get(timeout=DEADLINE_S).rsplit(":", 1)[1].rstrip("/"))
+    with serving_here(run.directory, "a token") as address:
+        port = int(address.rsplit(":", 1)[1].rstrip("/"))
         with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as silent:
             assert b"" == silent.recv(1)
         with socket.create_connection(("127.0.0.1", port), timeout=DEADLINE_S) as slow:
@@ -172,9 +209,6 @@ def test_who_asks_nothing_is_let_go(run, monkeypatch):
                 b"Content-Type: application/x-www-form-urlencoded\r\n\r\nt"
             )
             assert slow.recv(100).startswith(b"HTTP/1.1 408")
-    finally:
-        loop.call_soon_threadsafe(ended.set)
-        thread.join(DEADLINE_S)
 
 
 def test_only_its_own_names_are_answered(run):
