@@ -16,10 +16,7 @@ from tallystick.coordinates.rules.describe import WIDTH, describe, page
 from tallystick.coordinates.rules.registry import Rule
 
 PAGE = Path(__file__).parents[2] / "docs" / "rules.md"
-REGENERATE = (
-    "python -c \"from tallystick.coordinates.rules.describe import page; print(page(), end='')\""
-    " > docs/rules.md"
-)
+REGENERATE = "python -m tests.support.catalogue_pages"
 # What Markdown would take for a heading, a list, a quotation or a table at the start of a line.
 MARKUP = re.compile(r"(?:#|[-+*]\s|\d+[.)]\s|>|\||={2,}|-{2,}|`{3})")
 entries = pytest.mark.parametrize("rule", RULES.values(), ids=lambda one: one.name)

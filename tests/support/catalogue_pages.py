@@ -1,7 +1,7 @@
-"""The parts of docs that are made from the catalogues of faults, negative cases and metrics.
+"""The parts of docs that are made from the catalogues of rules, faults, negative cases and metrics.
 
-``python -m tests.support.catalogue_pages`` writes them anew, the dashboard, and what ``recorded``
-keeps.
+``python -m tests.support.catalogue_pages`` writes them anew, the schema of a journal's lines, the
+dashboard, and what ``recorded`` keeps.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.events.json_schema import page as schema_page
+from tallystick.coordinates.rules.describe import page as rules_page
 from tallystick.producers.simulator.faults import FAULTS, Fault, FaultGroup
 from tallystick.producers.simulator.negatives import NEGATIVES
 from tests.support import recorded
@@ -74,6 +75,7 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 if __name__ == "__main__":
+    (DOCS / "rules.md").write_text(rules_page(), "utf-8")
     for name, make in PAGES.items():
         page = DOCS / name
         written = page.read_text("utf-8").partition(MARK)[0]
