@@ -26,7 +26,6 @@ from tallystick.coordinates.events._field_checks import (
     table_row,
     text,
 )
-from tallystick.coordinates.events._record_checks import GROUP_TYPES, GTID_TYPES, HEARTBEAT_TYPES
 from tallystick.coordinates.events._record_fields import RECORD_SHAPES, RESOURCES, Cases, resource
 from tallystick.coordinates.events.journal import QueryVerb, RedoType, Stream
 from tallystick.coordinates.events.json_lines import REDO_FIELDS, event_shape
@@ -85,15 +84,6 @@ _ENVELOPE: Mapping[str, Schema] = {
     "sequence": {**_COUNT, "maximum": INT64_MAX - 1},
     "cluster": _INSTANCE,
 }
-_GROUPS_OF_TYPES = (
-    GTID_TYPES,
-    tuple(one for one in GROUP_TYPES if one not in GTID_TYPES),
-    (EventType.QUERY,),
-    (EventType.PREVIOUS_GTIDS,),
-    (EventType.ROTATE,),
-    HEARTBEAT_TYPES,
-)
-"""Event types whose keys are their own; all others have the same."""
 
 
 def journal_schema() -> Schema:
@@ -119,9 +109,14 @@ def page() -> str:
 def _kinds() -> Iterator[tuple[str, Schema]]:
     for stream in (Stream.BINLOG, Stream.RELAY):
         kind = stream.name.lower()
-        for types in _GROUPS_OF_TYPES:
-            yield f"{kind}.{types[0].name}", _event(kind, stream, types)
-        yield f"{kind}.event", _event(kind, stream, ())
+        others, *special = _types_by_shape(stream)
+        for types in special:
+            named = [value for one in types for value in (one.name, int(one))]
+            yield f"{kind}.{types[0].name}", _event(kind, stream, types[0], {"enum": named})
+        code = {"type": "integer", "minimum": 0, "maximum": 255}
+        known = [int(one) for types in special for one in types]
+        which = [{"enum": [one.name for one in others]}, {**code, "not": {"enum": known}}]
+        yield f"{kind}.event", _event(kind, stream, others[0], {"anyOf": which})
     yield from _redo()
     for record_type, shape in RECORD_SHAPES.items():
         kind = record_type.name.lower()
@@ -137,19 +132,22 @@ def _cases(shape: Shape | Cases) -> Iterable[tuple[str, Shape]]:
     return shape.cases.items() if isinstance(shape, Cases) else [("", shape)]
 
 
-def _event(kind: str, stream: Stream, types: tuple[EventType, ...]) -> Schema:
-    special = [one for group in _GROUPS_OF_TYPES for one in group]
-    others = [one for one in EventType if one not in special]
-    shape = event_shape(stream, int(types[0] if types else others[0]))
-    which: Schema = {"enum": [value for one in types for value in (one.name, int(one))]}
-    if not types:
-        code = {"type": "integer", "minimum": 0, "maximum": 255}
-        which = {
-            "anyOf": [
-                {"enum": [one.name for one in others]},
-                {**code, "not": {"enum": [int(one) for one in special]}},
-            ]
-        }
+def _types_by_shape(stream: Stream) -> list[list[EventType]]:
+    """Event types that have the same keys; those of UNKNOWN, without keys of their own, first."""
+    groups: list[list[EventType]] = []
+    for one in EventType:
+        shape = event_shape(stream, one)
+        group = next((g for g in groups if event_shape(stream, g[0]) == shape), None)
+        if group is None:
+            groups.append([one])
+        else:
+            group.append(one)
+    return groups
+
+
+def _event(kind: str, stream: Stream, event_type: EventType, which: Schema) -> Schema:
+    """Events of types that have the keys of this one; ``which`` says which types they are."""
+    shape = event_shape(stream, event_type)
     integers = {
         key: {"type": "integer", "minimum": least, "maximum": most}
         for key, (_, least, most) in shape.integers.items()
