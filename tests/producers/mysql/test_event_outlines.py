@@ -10,7 +10,8 @@ from typing import final
 import pytest
 
 from tallystick.coordinates.values.binlog import EventType
-from tallystick.producers.mysql.event_outlines import CHUNK_BYTES, outline
+from tallystick.producers.mysql.binlog_events import _READERS
+from tallystick.producers.mysql.event_outlines import _WHOLE_TYPES, CHUNK_BYTES, outline
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_directory import LocalDirectory, LocalFile, LogFile
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
@@ -155,6 +156,11 @@ def test_an_event_may_be_longer_than_what_is_read_in_one_step(
     assert read_all(LocalDirectory(tmp_path)) == read_all(directory)
     if kind != EventType.PREVIOUS_GTIDS:
         assert len(directory.sent) < 4096
+
+
+def test_an_outline_has_all_that_is_read_of_a_body() -> None:
+    """Of a QUERY its head and its verb; what else is kept whole leaves the host, so it is named."""
+    assert _READERS.keys() - {EventType.QUERY} <= _WHOLE_TYPES
 
 
 def test_anything_in_a_file_has_an_outline_of_its_length(tmp_path: Path) -> None:

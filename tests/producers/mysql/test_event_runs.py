@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tallystick.coordinates.events.journal import Block, BlockBuilder, Stream
 from tallystick.coordinates.values.binlog import EventType
-from tallystick.producers.mysql.binlog_events import read_event
+from tallystick.producers.mysql.binlog_events import _READERS, read_event
 from tallystick.producers.mysql.event_runs import IS_REGULAR, EventRun, read_run
 from tests.producers.mysql.test_binlog_events import event, microseconds
 
@@ -167,3 +167,9 @@ def test_framing_stands_in_no_run() -> None:
     framing = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS, EventType.ROTATE)
     assert not any(IS_REGULAR[kind] for kind in (*framing, EventType.STOP, EventType.HEARTBEAT))
     assert all(IS_REGULAR[kind] for kind in (EventType.GTID, EventType.XID, EventType.QUERY, 200))
+
+
+def test_what_is_read_of_a_body_is_read_in_a_run_or_one_by_one() -> None:
+    """Of a type that may be in a run only what ``read_run`` knows is read."""
+    read_in_runs = {EventType.GTID, EventType.ANONYMOUS_GTID, EventType.QUERY}
+    assert {kind for kind in _READERS if IS_REGULAR[kind]} == read_in_runs
