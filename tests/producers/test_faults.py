@@ -16,6 +16,7 @@ from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 from tallystick.coordinates.values.innodb import lsn_offset_is_legal
 from tallystick.producers.simulator.assemble import Fleet, History, simulate
 from tallystick.producers.simulator.faults import FAULTS, BaseHistory, make_fault
+from tallystick.producers.simulator.faults.row import RowFault
 from tallystick.producers.simulator.kernel.instance import Instance
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.catalogue_pages import DOCS, MARK, PAGES
@@ -23,26 +24,12 @@ from tests.support.catalogue_pages import DOCS, MARK, PAGES
 _DUE_US = 2_000_000
 _DUE_TS = 1_700_000_000_000_000 + _DUE_US
 _PLAIN_ROW_FAULTS = {
-    "gtid_text_corrupted",
-    "gtid_text_unmerged",
-    "snapshot_key_dropped",
-    "channel_row_doubled",
-    "snapshot_silently_empty",
-    "position_beyond_file",
-    "position_inside_group",
-    "position_inside_event",
-    "executed_ahead_of_position",
-    "position_regressed",
-    "executed_hole_transient",
-    "executed_shrunk",
-    "purged_outside_executed",
-    "owned_and_executed",
-    "lsn_in_block_trailer",
-    "checkpoint_beyond_lsn",
-    "checkpoint_stalled",
-    "relay_position_beyond_file",
-    "applied_ahead_of_flushed",
-    "gtid_table_ahead",
+    name
+    for name, fault in FAULTS.items()
+    if issubclass(fault, RowFault)
+    and fault.on_fleet is RowFault.on_fleet
+    and fault.on_row is RowFault.on_row
+    and not (fault.holds_checkpoint or fault.holds_files)
 }
 """Faults that need no act of the engine: one log_status record differs from the healthy history."""
 _PLAIN_EVENT_FAULTS = {"log_pos_field_wrong", "transaction_length_wrong"}
