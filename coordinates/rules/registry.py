@@ -1,7 +1,7 @@
 """The registry: every rule with its prose, its predicate and the texts of its findings.
 
-A rule's module registers its entries when it is imported; `coordinates.rules` imports them
-all. Reports, documentation and expectations read the registry, so that a name is spelt once.
+A rule's module registers its entries when it is imported; `coordinates.rules.catalogue` imports
+them all. Reports, documentation and expectations read the registry, so that a name is spelt once.
 """
 
 from __future__ import annotations
