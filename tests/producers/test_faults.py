@@ -15,7 +15,7 @@ from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 from tallystick.coordinates.values.innodb import lsn_offset_is_legal
 from tallystick.producers.simulator.assemble import Fleet, History, simulate
-from tallystick.producers.simulator.faults import FAULTS, BaseHistory, make_fault
+from tallystick.producers.simulator.faults import FAULTS, BaseHistory, Fault, make_fault
 from tallystick.producers.simulator.faults.row import RowFault
 from tallystick.producers.simulator.kernel.instance import Instance
 from tallystick.producers.simulator.kernel.scenario import Scenario
@@ -96,7 +96,8 @@ def _changed(fault: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def test_the_catalogue_is_in_number_order_and_every_fault_has_an_injector() -> None:
-    """No number is listed twice, and nothing is listed that cannot be injected."""
+    """No number or name is given twice, and nothing is listed that cannot be injected."""
+    assert len(FAULTS) == len(Fault.registered)
     numbers = [fault.number for fault in FAULTS.values()]
     assert numbers == sorted(set(numbers))
     assert all(fault.must_fire and fault.text for fault in FAULTS.values())
