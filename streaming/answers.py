@@ -101,6 +101,7 @@ class Answers:
         retired: Instances that are no members any more, and since when; -1: since all that has
             been read.
         strangers: Instances that were named because they are not listed.
+        beyond: Instances that were named because they are too many, where none are listed.
         acknowledged: Absences that somebody knows of, by their names.
         unreadable: How many messages could not be read, by the time of the job's clock at which the
             counting began.
@@ -111,6 +112,7 @@ class Answers:
     members: dict[str, Member] = field(default_factory=dict)
     retired: dict[str, int] = field(default_factory=dict)
     strangers: dict[str, None] = field(default_factory=dict)
+    beyond: dict[str, None] = field(default_factory=dict)
     acknowledged: dict[str, Acknowledgement] = field(default_factory=dict)
     unreadable: dict[int, int] = field(default_factory=dict)
     poisoned_us: int | None = None
@@ -126,6 +128,7 @@ class Answers:
         """An instance need not answer until it starts anew."""
         self.retired[instance_id] = max(ts, self.retired.get(instance_id, 0))
         self.members.pop(instance_id, None)
+        self.beyond.pop(instance_id, None)
 
     def catch_up(self) -> None:
         """All that was there has been read: the next start comes later, by whatever clock."""

@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.incident_control import ControlAction
 from tallystick.coordinates.results import Observation, ObservationCode, SubjectCheck
-from tallystick.coordinates.rules.observations import INSTANCE_BEYOND, INSTANCE_NOT_LISTED
+from tallystick.coordinates.rules.observations import (
+    INSTANCE_BEYOND,
+    INSTANCE_NOT_LISTED,
+    INSTANCES_BEYOND,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -22,7 +26,7 @@ if TYPE_CHECKING:
     from tallystick.streaming.batch import BatchContent
 
 STRANGERS_MAX = 1_024
-"""So many instances that are not listed are named; all are counted."""
+"""So many instances that are not listed, or beyond the limit, are named."""
 INSTANCES_MAX = 4_096
 """So many instances have evidence that is compared with others', where none are listed."""
 
@@ -60,10 +64,29 @@ def leave_out_beyond(
 ) -> list[Observation]:
     """Take out what is of instances beyond ``INSTANCES_MAX``, and name each of them once."""
     new = sorted(content.instances - known)
-    beyond = new[max(0, INSTANCES_MAX - len(known)) :]
+    room = max(0, INSTANCES_MAX - len(known))
+    beyond = new[room:]
     if beyond:
         content.leave_out(set(beyond))
-    return list(_named(beyond, answers, INSTANCE_BEYOND, is_undecided=True))
+    for name in new[:room]:
+        answers.beyond.pop(name, None)
+    return list(_named(beyond, answers.beyond, INSTANCE_BEYOND, is_undecided=True))
+
+
+def beyond_collection(collection_id: str, ts: int, answers: Answers) -> list[Observation]:
+    """What leaves a collection undecided as long as there are instances beyond the limit."""
+    if not answers.beyond:
+        return []
+    return [
+        Observation.of_no_record(
+            ObservationCode.INSTANCE_NOT_LISTED,
+            collection_id,
+            INSTANCES_BEYOND.code,
+            {"count": len(answers.beyond)},
+            collection_id=collection_id,
+            ts=ts,
+        )
+    ]
 
 
 def name_strangers(blocks: Mapping[str, int], answers: Answers) -> list[Observation]:
@@ -73,16 +96,16 @@ def name_strangers(blocks: Mapping[str, int], answers: Answers) -> list[Observat
         blocks: How many blocks each of them has sent in this step.
         answers: Remembers who was named.
     """
-    return list(_named(blocks, answers, INSTANCE_NOT_LISTED, is_undecided=False))
+    return list(_named(blocks, answers.strangers, INSTANCE_NOT_LISTED, is_undecided=False))
 
 
 def _named(
-    names: Iterable[str], answers: Answers, reason: Reason, *, is_undecided: bool
+    names: Iterable[str], named: dict[str, None], reason: Reason, *, is_undecided: bool
 ) -> Iterator[Observation]:
-    for name in sorted(set(names) - answers.strangers.keys()):
-        if len(answers.strangers) >= STRANGERS_MAX:
+    for name in sorted(set(names) - named.keys()):
+        if len(named) >= STRANGERS_MAX:
             return
-        answers.strangers[name] = None
+        named[name] = None
         yield _not_judged(name, reason, is_undecided=is_undecided)
 
 

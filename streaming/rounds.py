@@ -17,6 +17,7 @@ from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import Observation
 from tallystick.coordinates.state_codec import Bytes, encode, restore
 from tallystick.streaming.answers import ANSWER_US, Absence, Answers, Member
+from tallystick.streaming.membership import beyond_collection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -248,6 +249,7 @@ class Rounds:
             observations.append(observation)
         if not cuts:
             observations.append(nobody_answered(name, ts))
+        observations += beyond_collection(name, ts, self.answers)
         yield Round(name, sorted(cuts, key=_row_order), missing, is_late=False, ts=ts)
 
     def to_bytes(self) -> bytes:
@@ -268,6 +270,7 @@ class Rounds:
             known = {name: answers.members.get(name, Member()) for name in listed}
             answers.members = {n: m for n, m in known.items() if n not in answers.retired}
             answers.strangers = {n: None for n in answers.strangers if n not in listed}
+            answers.beyond = {}
 
 
 def _problem(cut: Cut) -> str:

@@ -248,6 +248,12 @@ INSTANCE_BEYOND = reason(
     " list the instances that are yours",
     Lack.SERVER,
 )
+INSTANCES_BEYOND = reason(
+    "instances_beyond",
+    "{count:n instance} or more are too many: they are not compared with others and need not"
+    " answer; list the instances that are yours",
+    Lack.SERVER,
+)
 ROW_TORN = reason(
     "row_torn",
     "gtid_executed trails the coordinate {position} by {count:n GTID} ({gtids:gtids}): use position"

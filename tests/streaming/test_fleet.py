@@ -693,3 +693,8 @@ def test_instances_beyond_the_limit_are_named_and_not_waited_for(tmp_path, monke
         (one.instance_id, one.is_undecided) for one in seen if one.reason == "instance_beyond"
     ]
     assert "'b' is one instance too many" in observation_text(seen[0])
+    closed = [(each.ts, each.collection_id) for each in seen if each.reason == "instances_beyond"]
+    validated = table_reader.read_validations(
+        tmp_path / "out", table_reader.newest_collections(tmp_path / "out", None)
+    )
+    assert sorted(closed) == sorted((row["ts"], row["collection_id"]) for row in validated)

@@ -13,7 +13,10 @@ from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.rules.observations import NOBODY_ANSWERED
+from tallystick.streaming import membership
 from tallystick.streaming.answers import ANSWER_US, SILENT, UNREADABLE
+from tallystick.streaming.batch import BatchContent
+from tallystick.streaming.membership import leave_out_beyond
 from tallystick.streaming.rounds import Deadline, Rounds
 
 SECOND = 1_000_000
@@ -307,6 +310,35 @@ def test_a_retired_instance_comes_back_with_a_new_start():
     job.rounds.absorb([], {"b": NOW + 1}, now_us=NOW)
     assert job.step(3, [cut("c2", "a", NOW + 2)]) == []
     assert answers.members.keys() == {"a", "b"}
+
+
+def test_instances_beyond_the_limit_leave_each_collection_undecided(monkeypatch):
+    """Not only the one in which they were seen first; until they are retired, let in or listed."""
+    monkeypatch.setattr(membership, "INSTANCES_MAX", 1)
+    job = Job()
+    answers = job.rounds.answers
+
+    def collect(name: str, *instances: str) -> list[tuple[str | None, str, bool]]:
+        content = BatchContent(cuts=[cut(name, each, 1) for each in instances])
+        leave_out_beyond(content, answers.members.keys(), answers)
+        job.seen.clear()
+        assert [name] == job.step(0, content.cuts)
+        return [
+            (one.collection_id, observation_text(one).partition(" or")[0], one.is_undecided)
+            for one in job.seen
+        ]
+
+    assert [("c1", "1 instance", True)] == collect("c1", "a", "b")
+    assert [("c2", "1 instance", True)] == collect("c2", "a")
+    assert [("c3", "2 instances", True)] == collect("c3", "a", "b", "c")
+    answers.retire("b", 2)
+    assert [("c4", "1 instance", True)] == collect("c4", "a")
+    restored = Rounds(("a", "c"))
+    restored.restore(job.rounds.to_bytes())
+    assert {} == restored.answers.beyond
+    answers.retire("a", 2)
+    assert [] == collect("c5", "c")
+    assert {"c"} == answers.members.keys()
 
 
 @given(
