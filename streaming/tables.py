@@ -39,7 +39,7 @@ class TableKind:
         schema: Its own columns; those of ``WRITTEN`` follow.
         columns_of: The columns of values, at least one, with ``ts`` in microseconds; others than
             its own are ignored.
-        value_of: A row, by column, as the value again; unknown columns are ignored.
+        of_columns: The values again, from its own columns.
         is_detail: It grows with every collection, so it is kept for a shorter time.
     """
 
@@ -47,7 +47,7 @@ class TableKind:
     text: str
     schema: pa.Schema
     columns_of: Callable[[Sequence[Any]], Mapping[str, Sequence[Any]]]
-    value_of: Callable[[dict[str, Any]], Any] = dict
+    of_columns: Callable[[Mapping[str, Sequence[Any]]], list[Any]]
     is_detail: bool = False
 
 
@@ -108,6 +108,16 @@ def _by_row(
     return columns_of
 
 
+def _of_rows(value_of: Callable[[dict[str, Any]], Any]) -> Callable[..., list[Any]]:
+    """Inverse of ``_by_row``."""
+
+    def values_of(columns: Mapping[str, Sequence[Any]]) -> list[Any]:
+        rows = zip(*columns.values(), strict=True)
+        return [value_of(dict(zip(columns, row, strict=True))) for row in rows]
+
+    return values_of
+
+
 def _check_row(one: Check) -> dict[str, Any]:
     if one.data:
         return _with_text(one.to_dict())
@@ -126,8 +136,7 @@ def _cut_columns(cuts: Sequence[Cut]) -> Mapping[str, Sequence[Any]]:
 
 
 def _cut_of(row: Mapping[str, Any]) -> Cut:
-    values: dict[str, Any] = {name: row[name] for name in cut_columns()}
-    return Cut(**values, checks=tuple(map(_check_of, row["checks"])))
+    return Cut(**{**row, "checks": tuple(map(_check_of, row["checks"]))})
 
 
 def _subject_check_columns(checks: Sequence[SubjectCheck]) -> Mapping[str, Sequence[Any]]:
@@ -136,8 +145,11 @@ def _subject_check_columns(checks: Sequence[SubjectCheck]) -> Mapping[str, Seque
     return columns | {name: list(map(itemgetter(name), rows)) for name in _CHECK}
 
 
-def _subject_check_of(row: Mapping[str, Any]) -> SubjectCheck:
-    return SubjectCheck(**{name: row[name] for name in _SUBJECT}, check=_check_of(row))
+def _subject_checks_of(columns: Mapping[str, Sequence[Any]]) -> list[SubjectCheck]:
+    """By columns: a collection of a large fleet has hundreds of thousands."""
+    checks = map(_check, *(columns[name] for name in _CHECK))
+    *subject, _ = SubjectCheck._fields
+    return list(map(SubjectCheck, *(columns[name] for name in subject), checks))
 
 
 _JSON_OF_INCIDENT = ("cause", "finding", "acknowledgement")
@@ -146,7 +158,7 @@ FINDINGS = TableKind(
     "A broken rule, as the audit reported it; `data` is JSON, what the case's texts name.",
     _schema(("finding_id", *_names(Finding))),
     _by_row(lambda finding: _with_text(finding.to_dict())),
-    lambda row: Finding.from_dict(_with_data(row)),
+    _of_rows(lambda row: Finding.from_dict(_with_data(row))),
 )
 INCIDENTS = TableKind(
     "incidents",
@@ -154,21 +166,21 @@ INCIDENTS = TableKind(
     " `finding` (the first) and `acknowledgement` are JSON.",
     _schema(_names(Incident)),
     _by_row(lambda incident: _with_text(incident.to_dict(), *_JSON_OF_INCIDENT)),
-    lambda row: Incident.from_dict(_with_data(row, *_JSON_OF_INCIDENT)),
+    _of_rows(lambda row: Incident.from_dict(_with_data(row, *_JSON_OF_INCIDENT))),
 )
 OBSERVATIONS = TableKind(
     "observations",
     "What else was seen; `data` is JSON, what the reason's text names.",
     _replaced(_schema(_names(Observation)), "rules", pa.list_(pa.string())),
     _by_row(lambda seen: _with_text(seen.to_dict())),
-    lambda row: Observation.from_dict(_with_data(row)),
+    _of_rows(lambda row: Observation.from_dict(_with_data(row))),
 )
 CUTS = TableKind(
     "cuts",
     "A row of `log_status` beside what its journal showed; `checks` are those of rules on a row.",
     _schema(cut_columns()).append(pa.field("checks", pa.list_(pa.struct(_schema(_CHECK))))),
     _cut_columns,
-    _cut_of,
+    _of_rows(_cut_of),
     is_detail=True,
 )
 CHECKS = TableKind(
@@ -176,7 +188,7 @@ CHECKS = TableKind(
     "The outcome of one rule on one instance or channel at one collection; `data` is JSON.",
     _schema((*_SUBJECT, *_CHECK)),
     _subject_check_columns,
-    _subject_check_of,
+    _subject_checks_of,
     is_detail=True,
 )
 VALIDATIONS = TableKind(
@@ -187,6 +199,7 @@ VALIDATIONS = TableKind(
          "is_late": bool, "ts": int}
     ),
     _by_row(dict),
+    _of_rows(dict),
     is_detail=True,
 )  # fmt: skip
 COUNTS = (
@@ -208,6 +221,7 @@ HOURS = TableKind(
         ]
     ),
     _by_row(dict),
+    _of_rows(dict),
 )
 TABLES = {
     kind.name: kind
@@ -233,7 +247,8 @@ def arrow_rows(kind: TableKind, values: list[Any]) -> pa.Table:
 
 def values_of(kind: TableKind, rows: pa.Table) -> list[Any]:
     """Inverse of ``arrow_rows``."""
-    return [kind.value_of(row) for row in plain(rows).to_pylist()]
+    own = plain(rows.select(kind.schema.names))
+    return kind.of_columns({name: own[name].to_pylist() for name in own.column_names})
 
 
 def plain(rows: pa.Table) -> pa.Table:
