@@ -43,6 +43,8 @@ SETTLED_S = 30.0
 """After the load has begun: by then Spark has compiled what it runs, and micro-batches are even."""
 PAUSE_S = 0.25
 DAY_S = 86_400.0
+MEMORY_PARTS = 6
+"""Memory is shown at the beginning and after each of so many parts of the time."""
 IsEnough = Callable[[int, float], bool]
 """Whether so many findings in so many seconds are enough."""
 
@@ -193,10 +195,10 @@ def show(latencies: list[float], auditor: Auditor, settled: float, rate: float) 
         f" {seconds:.0f} s, at a load of {rate:,.0f}; {batches:.0f} micro-batches, one in"
         f" {seconds / batches:.2f} s"
     )
-    middle = lines[len(lines) // 2]
+    shown = [lines[part * (len(lines) - 1) // MEMORY_PARTS] for part in range(MEMORY_PARTS + 1)]
     for name in sorted(last["resident_mb"]):
-        sizes = ", ".join(str(line["resident_mb"][name]) for line in (first, middle, last))
-        print(f"resident MB of the {name} at the beginning, half-way, at the end: {sizes}")
+        sizes = ", ".join(str(line["resident_mb"][name]) for line in shown)
+        print(f"resident MB of the {name}, from the beginning to the end: {sizes}")
     print(auditor.lines[-1]["answers"])
 
 
