@@ -95,10 +95,12 @@ class QueuedRun:
         sid, gno: GTID of each group.
         connects: The receiver connected before the first of them.
         begins: The channel began anew before the first of them.
-        begins_by_gtid: It began so by auto-positioning, and no record is missing since: what the
-            replica lacked, the source sends first.
+        asks_anew: Then, or at a start of the replica, it asked by auto-positioning, and no record
+            is missing since: what the replica lacked, the source sends first.
         after: Times after which the groups were queued, as far as known: from which of them on
             counts which, in order.
+        unproven: What the replica had executed or received before it asked anew, as far as no row
+            shows it since: it may have lost that.
     """
 
     base_name: str | None
@@ -109,8 +111,9 @@ class QueuedRun:
     gno: IntArray
     connects: bool
     begins: bool
-    begins_by_gtid: bool = False
+    asks_anew: bool = False
     after: tuple[tuple[int, int], ...] = ()
+    unproven: GtidSet = GtidSet.EMPTY
 
     def count_until(self, ts: int) -> int:
         """How many groups, from the first on, may have been queued at `ts` or before."""
@@ -127,7 +130,7 @@ class QueuedRun:
             gno=self.gno[begin:end],
             connects=self.connects and not begin,
             begins=self.begins and not begin,
-            begins_by_gtid=self.begins_by_gtid and not begin,
+            asks_anew=self.asks_anew and not begin,
             after=tuple(dict(known).items()),
         )
 

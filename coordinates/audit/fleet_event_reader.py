@@ -265,8 +265,10 @@ class FleetEventReader:
             replica.recovery.lose()  # a crash may take back what was logged
         order = (body.get("variables") or {}).get("replica_preserve_commit_order")
         replica.keeps_commit_order = order is not False
-        for channel in replica.channels.values():
-            channel.connects = True
+        if replica.channels:
+            unproven = member.unproven()
+            for channel in replica.channels.values():
+                channel.start(unproven)
 
     def _identify(self, event: FleetEvent, member: Member) -> None:
         server_uuid = event.body.get("server_uuid")
@@ -286,6 +288,7 @@ class FleetEventReader:
         is_reset = event.body["reason"] == "reset"
         member.timeline.begin_lineage(event.body["binlog_lineage"], event.ts, is_reset=is_reset)
         if is_reset:
+            member.replica.reset()
             self._end_logs_unseen(event, BINLOG)
         else:
             self.origins.end_logs(event.instance_id, BINLOG, event.ts)
@@ -313,7 +316,7 @@ class FleetEventReader:
         if action in CONNECTS:
             channel.connects = True
         if action in BEGINS:
-            channel.begin_anew(event.ts)
+            channel.begin_anew(event.ts, member.unproven())
             channel.retrieved_ts = event.ts
             self.origins.end_logs(event.instance_id, f"relay {name}", event.ts)
         if action in FORGETS_COORDINATES:

@@ -51,7 +51,7 @@ class Run:
     file_number: int
     connects: bool
     begins: bool
-    begins_by_gtid: bool
+    asks_anew: bool
     ends: list[npt.NDArray[Any]] = field(default_factory=list)
     sid: list[npt.NDArray[Any]] = field(default_factory=list)
     gno: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -74,7 +74,11 @@ class ReplicaChannel:
         queued_ts: Time of the last row: what has not been handed on was queued after it.
         queued_count: How many groups have not been handed on.
         connects, begins: What happened since the last group queued.
-        begins_by_gtid: It began anew since then by auto-positioning, and no record is missing.
+        asks_anew: It began anew since then, or the server started, by auto-positioning, and no
+            record is missing.
+        unproven: What the server had executed or received when the channel last began anew, or the
+            server started, as far as no row has shown it since.
+        earlier_runs: How many of `runs` were queued before then.
         auto_position: None not known.
         begun_ts: When its relay log was last seen to begin anew: what is in it came later.
         first_queued: The first group since the instance's data was cloned.
@@ -94,12 +98,14 @@ class ReplicaChannel:
     queued_count: int = 0
     connects: bool = True
     begins: bool = True
-    begins_by_gtid: bool = False
+    asks_anew: bool = False
     auto_position: bool | None = None
     begun_ts: int = -1
     first_queued: FirstQueued | None = None
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     runs: list[Run] = field(default_factory=list)
+    unproven: GtidSet = GtidSet.EMPTY
+    earlier_runs: int = 0
 
     @property
     def key(self) -> str | None:
@@ -121,16 +127,28 @@ class ReplicaChannel:
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
         self.auto_position = bool(body.get("auto_position", True))
 
-    def begin_anew(self, ts: int) -> None:
+    def begin_anew(self, ts: int, unproven: GtidSet) -> None:
         """What it had received is given up, and the source is asked for what is missing."""
         self.begins = True
         self.begun_ts = ts
-        self.begins_by_gtid = self.auto_position is True
+        self.asks_anew = self.auto_position is True
+        self._doubt(unproven)
+
+    def start(self, unproven: GtidSet) -> None:
+        """The server starts: what a crash took, the source is asked for by GTID set."""
+        self.connects = True
+        if not self.begins:
+            self.asks_anew = self.auto_position is True
+        self._doubt(unproven)
+
+    def _doubt(self, unproven: GtidSet) -> None:
+        self.unproven = unproven
+        self.earlier_runs = len(self.runs)
 
     def lose(self) -> None:
         """Part of the relay log is missing: groups may have come that are not shown."""
         self.begins = True
-        self.begins_by_gtid = False
+        self.asks_anew = False
 
     def queue(
         self, body: Mapping[str, Any], arrays: Mapping[str, Any], sid: Any, after: int
@@ -143,9 +161,9 @@ class ReplicaChannel:
         last = self.runs[-1] if self.runs else None
         is_new = last is None or (last.base_name, last.file_number) != (base_name, number)
         if last is None or is_new or self.connects or self.begins:
-            last = Run(base_name, number, self.connects, self.begins, self.begins_by_gtid)
+            last = Run(base_name, number, self.connects, self.begins, self.asks_anew)
             self.runs.append(last)
-            self.connects = self.begins = self.begins_by_gtid = False
+            self.connects = self.begins = self.asks_anew = False
         after = max(after, self.begun_ts)
         if not last.after or last.after[-1][1] < after:
             last.after.append((sum(map(len, last.ends)), after))
@@ -160,11 +178,14 @@ class ReplicaChannel:
         sids: list[str],
         executed: tuple[GtidSet, ...],
         *,
-        is_row: bool,
+        shown: tuple[GtidSet, ...],
         server_uuid: str | None,
+        is_row: bool,
     ) -> GroupsQueued | None:
-        """What was queued since the last call."""
+        """What was queued since the last call; `shown`: what a row says that the server has."""
         since, self.queued_ts = self.queued_ts, at.ts
+        for part in shown:
+            self.unproven = self.unproven - part
         if not self.runs:
             return None
         runs = tuple(
@@ -177,14 +198,16 @@ class ReplicaChannel:
                 gno=_joined(run.gno),
                 connects=run.connects,
                 begins=run.begins,
-                begins_by_gtid=run.begins_by_gtid,
+                asks_anew=run.asks_anew,
                 after=tuple(run.after),
+                unproven=self.unproven if number >= self.earlier_runs else GtidSet.EMPTY,
             )
-            for run in self.runs
+            for number, run in enumerate(self.runs)
         )
         self.runs = []
-        self.queued_count = 0
-        return GroupsQueued(at, since, runs, executed, is_row, self.is_filtered, server_uuid)
+        self.queued_count = self.earlier_runs = 0
+        parts = (*executed, *shown)
+        return GroupsQueued(at, since, runs, parts, is_row, self.is_filtered, server_uuid)
 
 
 def _joined(chunks: list[npt.NDArray[Any]]) -> Any:
@@ -215,6 +238,7 @@ class Replica:
         left_uuids: Those channels' sources.
         gone: Names of channels removed by RESET REPLICA ALL.
         assigned: GTIDs that SET gtid_purged has given it.
+        shown: What the last row showed as executed, since nothing may have taken it back.
         data_lineage: How many data directories it has had.
         is_fresh: Whether its data directory was replaced at its last start, and it has neither
             logged nor received anything since, as far as the journal, which has no gap, shows.
@@ -239,6 +263,7 @@ class Replica:
     left_uuids: list[str] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     assigned: GtidSet = GtidSet.EMPTY
+    shown: GtidSet = GtidSet.EMPTY
     data_lineage: int | None = None
     is_fresh: bool = False
     clone_peer: str | None = None
@@ -309,7 +334,7 @@ class Replica:
         if self.clone_ts is not None and len(sid) and sender not in self.resumed_from:
             self.resumed_from.add(sender)
             channel.first_queued = self._first(body, event.arrays, sid)
-            channel.begins_by_gtid = False  # clone_resume_exact judges what comes first
+            channel.asks_anew = False  # clone_resume_exact judges what comes first
         channel.queue(body, event.arrays, sid, -1 if self.all_until is None else self.all_until)
         return channel
 
@@ -332,8 +357,14 @@ class Replica:
         """Another data directory: its channels are those of the copy, until recorded otherwise."""
         self.channels = {}
         self.resumed_from = set()
-        self.left = GtidSet.EMPTY
+        self.left = self.shown = GtidSet.EMPTY
         self.left_uuids = []
+
+    def reset(self) -> None:
+        """RESET MASTER: what its receivers named when they connected no row need show."""
+        self.shown = GtidSet.EMPTY
+        for channel in self.channels.values():
+            channel.unproven = GtidSet.EMPTY
 
     def lose_records(self) -> None:
         """Records are missing: only what explains executed GTIDs is kept."""
@@ -341,6 +372,7 @@ class Replica:
         for channel in self.channels.values():
             known = known | channel.received.freeze()
         self.left = known
+        self.shown = GtidSet.EMPTY
         self.channels = {}
         self.clone_peer = self.clone_ts = self.clone_end_ts = None
 

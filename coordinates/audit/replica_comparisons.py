@@ -55,6 +55,17 @@ class Member(NamedTuple):
         if self.timeline.log_since_ts is None:
             self.timeline.log_since_ts = self.replica.all_until = ts
 
+    def known(self) -> tuple[GtidSet, ...]:
+        """All that it has ever executed or received, in parts."""
+        return (self.timeline.logged(), self.timeline.beyond, *self.replica.received())
+
+    def unproven(self) -> GtidSet:
+        """What of that the last row did not show: a crash or a RESET REPLICA may take it."""
+        found = GtidSet.EMPTY
+        for part in self.known():
+            found = found | (part - self.replica.shown)
+        return found
+
 
 @dataclass(eq=False)
 class ReplicaComparisons:
@@ -83,6 +94,7 @@ class ReplicaComparisons:
         is_whole = executed is not None and None not in retrieved
         for channel in replica.channels.values():
             self.queue_groups(member, channel, at, shown, is_row=is_whole)
+        replica.shown = GtidSet.EMPTY if executed is None else executed
         has = None
         if is_whole and executed is not None:
             has = executed
@@ -293,16 +305,13 @@ class ReplicaComparisons:
         is_row: bool,
     ) -> None:
         """Hand on what a channel has queued since the last row."""
-        if not channel.runs:
-            channel.queued_ts = at.ts
-            return
-        known = (member.timeline.logged(), member.timeline.beyond, *member.replica.received())
         row: GroupsQueued | None = channel.hand_on(
             at,
             member.replica.sids,
-            (*known, *shown),
-            is_row=is_row,
+            member.known() if channel.runs else (),
+            shown=shown,
             server_uuid=member.timeline.uuid_at(at.ts),
+            is_row=is_row,
         )
         if row is None or not channel.has_source:
             return

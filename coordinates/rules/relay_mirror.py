@@ -84,14 +84,16 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
     claim=(
         "The groups that a receiver queues from one file of its source are groups of that file,"
         " in the file's order; a group that it leaves out between two connects, or before the"
-        " first one when it begins anew by auto-positioning, was executed before by the replica,"
-        " is filtered, or is the replica's own."
+        " first one when it begins anew, or its server starts, by auto-positioning, was executed"
+        " before by the replica, is in a relay log that is still there, is filtered, or is the"
+        " replica's own."
     ),
     why=(
         "The dump thread sends a binary log in its own order and skips only groups that the"
         " replica named in its GTID set when it connected; the receiver copies what it gets and"
         " drops only events of ignored server ids, and of its own, which come back in a ring"
-        " maybe before they are executed. A skipped group that the replica never"
+        " maybe before they are executed. What was received is asked for again where the relay"
+        " log is given up, or a crash took it. A skipped group that the replica never"
         " executed is lost; one queued again without a new connection is executed twice where"
         " GTIDs do not stop it."
     ),
@@ -194,7 +196,8 @@ class _Mirror:
         self.omitted = GtidSet.EMPTY
         self.omitted_at: Where | None = None
         self.omitted_anonymous = False
-        self.begins_by_gtid = False
+        self.asks_anew = False
+        self.unproven = GtidSet.EMPTY
         self.has_unmatched = False
 
     def follow(self, run: QueuedRun) -> None:
@@ -203,7 +206,9 @@ class _Mirror:
             self.last = None
         if run.begins:
             self.high = None
-            self.begins_by_gtid = run.begins_by_gtid
+        if run.begins or run.asks_anew:
+            self.asks_anew = run.asks_anew
+        self.unproven = run.unproven
         doubtful = run.count_until(self.state.log_since_ts + self.queued.earlier_us)
         if doubtful:
             # Of the log that they were queued from nothing may be known: they are held against
@@ -229,7 +234,7 @@ class _Mirror:
         """Groups that may have been queued before the source's present log is known."""
         file = self._file_of(run)
         self.last = self.high = None
-        self.begins_by_gtid = False
+        self.asks_anew = False
         if file is not None:
             _, is_known = self._match(run, file, is_doubtful=True)
             self.has_unmatched = not is_known
@@ -319,18 +324,17 @@ class _Mirror:
                 return
         last = number, int(file.groups_at(indices[-1:]).end[0])
         self.last = last
+        if self.asks_anew:
+            self._omit_before_first(number, file, indices)
         if self.high is not None and last <= self.high:
             return
         self._find_omitted(number, file, indices)
-        self.begins_by_gtid = False
         self.high = last
 
     def _find_omitted(self, number: int, file: BinlogFile, indices: IntArray) -> None:
         """The source's groups between those queued, beyond the highest one queued before."""
         high = self.high
         before = int(indices[0])
-        if high is None and self.begins_by_gtid:
-            self._omit_before(number, file, before)
         if high is not None:
             before = -1
             if high[0] == number:
@@ -342,8 +346,16 @@ class _Mirror:
         present[indices[indices >= first] - first] = True
         self._omit(number, file, first + np.flatnonzero(~present))
 
+    def _omit_before_first(self, number: int, file: BinlogFile, indices: IntArray) -> None:
+        """What came before the first group since the source was asked for all that is missing."""
+        self.asks_anew = False
+        self._omit_before(number, file, int(indices[0]))
+        (end,) = file.groups_at(indices[:1]).end
+        if self.high is not None and (number, int(end)) <= self.high:
+            self.high = None  # what is sent again is looked at again, too
+
     def _omit_before(self, number: int, file: BinlogFile, first: int) -> None:
-        """Whatever the source logged before the first group that a channel received of it.
+        """Whatever the source logged before the first group that a channel received of it anew.
 
         Anonymous groups there are no omission: auto-positioning does not send them.
         """
@@ -377,8 +389,10 @@ class _Mirror:
         groups = file.groups_at(absent[absent < self._file(number)[1]])
         named = groups.sid >= 0
         gtids = GtidSet.from_groups(self.source.sids, groups.sid[named], groups.gno[named])
+        unproven = gtids & self.unproven
         for part in self.queued.executed:
             gtids = gtids - part
+        gtids = gtids | unproven
         if self.queued.server_uuid is not None:
             # Its own come back to it in a ring, maybe before they are executed: it ignores them.
             gtids = gtids.without_uuid(self.queued.server_uuid)

@@ -238,8 +238,8 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     if executed is None or row.executed is None or not row.executed[0] or not row.executed[1]:
         return HOLDS
     file, position = row.executed
-    runs = source.runs_until(state, (parse_log_file_name(file)[1], position)).without_last()
-    if _are_in(runs, source.sids, executed):
+    runs = source.runs_until(state, (parse_log_file_name(file)[1], position))
+    if _are_in(runs.without_last(), source.sids, executed):
         return HOLDS
     sid, gno = runs.groups()
     is_done = np.ones(len(sid), dtype=np.bool_)
@@ -247,7 +247,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
         which = sid == index
         is_done[which] = executed.contains_gnos(source.sids[index], gno[which])
     received = row.retrieved if row.retrieved is not None else GtidSet.EMPTY
-    done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done)
+    done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done[:-1])
     omitted = GtidSet.EMPTY
     if len(done) and not (row.auto_position and row.is_relay_seen):
         inside = at[(at > done[0]) & ((at < done[-1]) | (not row.auto_position))]

@@ -7,6 +7,7 @@ import pytest
 from tallystick.coordinates.audit.fleet import Edge, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.explanation import explain, observation_text
+from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.fleet_journals import (
     EVENT_LENGTH,
     A,
@@ -553,6 +554,23 @@ class TestPassedIsExecuted:
         output = audit(source, replica)
         assert [finding.witness for finding in output.findings] == omitted
         assert set(names(output)) <= {"applied_relay_gtids_executed"}
+
+    @pytest.mark.parametrize(
+        ("executed", "position", "is_passed"),
+        [
+            (f"{A}:1:3", end_of(3), True),
+            (f"{A}:1:3", end_of(4), True),
+            (f"{A}:1", end_of(3), False),  # what comes after what was executed may be late
+            (f"{A}:3", end_of(3), False),  # what came before it, a dump may have brought
+        ],
+    )
+    def test_between_what_was_executed_by_auto_positioning(self, executed, position, is_passed):
+        """Also where the executed position is the end of the last one executed."""
+        source, replica = fleet_of_two(groups=4)
+        coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
+        replica.status(executed, replica.says(source, None, **coordinates))
+        source.status(f"{A}:1-4")
+        assert names(audit(source, replica)) == ["applied_relay_gtids_executed"] * is_passed
 
     def test_anonymous_groups_are_not_looked_up(self):
         """Among groups that have GTIDs, one of which was passed and not executed."""
@@ -1318,7 +1336,7 @@ class TestRelayMirrorsSource:
     def test_an_omission_over_a_reconnect_or_a_row(self):
         """A new connection may skip what was executed, and nothing else."""
         for between in ("row", "reconnect", "boot"):
-            for executed in ("", f"{A}:2"):
+            for executed in ("", f"{A}:1-2"):
                 source, replica = fleet_of_two()
                 replica.receive(source, (1, f"{A}:1"))
                 if between == "row":
@@ -1364,6 +1382,76 @@ class TestRelayMirrorsSource:
             [f"{A}:{missing}"] if missing else []
         )
         assert set(names(output)) <= {"relay_mirrors_source"}
+
+    @pytest.mark.parametrize(
+        "action", ["change_source", "reset", "relay_log_recovery", "reset_all", "boot", "crash"]
+    )
+    @pytest.mark.parametrize("has_row", [True, False])
+    @pytest.mark.parametrize("is_sent_again", [True, False])
+    def test_what_was_received_and_given_up_comes_again(self, action, has_row, is_sent_again):
+        """A relay log is lost with groups in it that nobody executed, or a crash took them back."""
+        source, replica = fleet_of_two(groups=4)
+        replica.follow(source, "other")
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"))
+        replica.log(*(f"{A}:{n + 1}" for n in range(1 + (action == "crash"))), server_id=1)
+        if has_row:
+            other = replica.says(source, channel="other")
+            replica.status(f"{A}:1", replica.says(source, f"{A}:1-2"), other)
+        if action == "crash":
+            replica.end_file(end_of(1))
+        if action in ("boot", "crash"):
+            replica.boot()
+        else:
+            replica.administer(action)
+        if action in ("change_source", "reset_all"):
+            replica.follow(source)
+        executed = f"{A}:1-4" if is_sent_again else f"{A}:1:3-4"
+        numbers = (2, 3, 4) if is_sent_again else (3, 4)
+        replica.receive(source, *((n, f"{A}:{n}") for n in numbers))
+        output = self.row(source, replica, executed)
+        assert [f.witness for f in output.findings] == ([] if is_sent_again else [f"{A}:2"])
+        assert set(names(output)) <= {"relay_mirrors_source"}
+
+    def test_what_is_sent_again_lacks_nothing(self):
+        """Also where all of it was received before the start."""
+        for second in ((3, 4), (2, 4), (4,)):
+            source, replica = fleet_of_two(groups=5)
+            replica.receive(source, *((n, f"{A}:{n}") for n in (1, 2, 3, 4)))
+            replica.status(f"{A}:1", replica.says(source, f"{A}:1-4"))
+            replica.boot()
+            replica.receive(source, *((n, f"{A}:{n}") for n in second))
+            has = ",".join(f"{A}:{n}" for n in (1, *second))
+            output = self.row(source, replica, has, has)
+            lacks = GtidSet.parse(f"{A}:2-4") - GtidSet.parse(has)
+            assert [f.witness for f in output.findings] == [str(lacks)], second
+
+    def test_without_retrieved_sets_what_was_given_up_is_undecided(self):
+        """It may be in another relay log."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"))
+        replica.administer("reset")
+        replica.receive(source, (3, f"{A}:3"))
+        replica.status(f"{A}:1:3", replica.says(source, None))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert any("relay_mirrors_source" in o.rules for o in output.observations)
+
+    @pytest.mark.parametrize("event", ["reset", "boot", "recovery"])
+    def test_what_was_executed_at_the_connect_may_be_gone_at_the_row(self, event):
+        """RESET MASTER or a crash took it: the source sent nothing of it, and rightly."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"))
+        replica.administer("reset")
+        replica.receive(source, (3, f"{A}:3"))
+        if event == "reset":
+            replica.reset()
+        else:
+            replica.boot()
+            if event == "recovery":
+                replica.administer("relay_log_recovery")
+        output = self.row(source, replica, "", f"{A}:3" if event == "boot" else "")
+        assert names(output) == []
 
     def test_after_a_gap_a_channel_may_have_received_more_than_its_journal_shows(self):
         """Groups that were received in the gap are in the relay log, executed or not."""

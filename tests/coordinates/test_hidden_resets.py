@@ -185,12 +185,12 @@ def test_parts_of_queued_groups_keep_the_times_after_which_they_were_queued():
         ends,
         connects=True,
         begins=True,
-        begins_by_gtid=True,
+        asks_anew=True,
         after=((0, -1), (2, 9), (4, 20)),
     )
     assert [run.count_until(ts) for ts in (-2, -1, 8, 9, 19, 20)] == [0, 2, 2, 4, 4, 6]
     later = run.part(3, 6)
-    assert (later.after, later.connects, later.begins, later.begins_by_gtid) == (
+    assert (later.after, later.connects, later.begins, later.asks_anew) == (
         ((0, 9), (1, 20)),
         False,
         False,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.transactions import LoggedGroup
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.binary_log import BinlogFile
-    from tallystick.producers.simulator.server.channels import Channel, RelayFile
+    from tallystick.producers.simulator.server.channels import Channel, QueuedGroup, RelayFile
 
 _RETRY_US: Final = 1_000
 
@@ -77,6 +77,15 @@ def unread_groups(channel: Channel) -> Iterator[tuple[BinlogFile, LoggedGroup]]:
                 )
                 if (file.number, logged.start) >= read and is_new:
                     yield file, logged
+
+
+def waiting_groups(channel: Channel) -> list[QueuedGroup]:
+    """Whole groups with a GTID in the last relay file that no applier has executed."""
+    return [
+        group
+        for group in channel[RelayLog].files[-1].groups
+        if group.is_complete and group in channel.pending and group.logged.group.sid is not None
+    ]
 
 
 def clog_receivers(fault: Fault, fleet: World) -> None:

@@ -17,6 +17,7 @@ from tallystick.producers.simulator.faults.channels import (
     leaf_channels,
     relay_file,
     unread_groups,
+    waiting_groups,
 )
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, FaultGroup
 from tallystick.producers.simulator.faults.logs import gtid_of
@@ -117,6 +118,22 @@ class FirstGroupSkipped(ActFault):
             self.mark(fleet, channel.replica)
             self._skipped = logged
         return logged is not self._skipped or channel is not self._channel
+
+
+class GivenUpGroupSkipped(FirstGroupSkipped):
+    """RESET REPLICA gives up groups that wait for the applier; the first does not come again."""
+
+    number = 225
+    name = "receiver_skips_given_up_group"
+    text = "a group that RESET REPLICA gave up before it was executed is not queued again"
+
+    def act(self, fleet: World) -> bool:
+        """Stop the applier, and reset the channel as soon as a whole group waits for it."""
+        for channel in leaf_channels(fleet):
+            if channel.auto_position and channel[Receiver].is_connected:
+                applier.stop(fleet, channel)
+                return bool(waiting_groups(channel)) and super().act(fleet)
+        return False
 
 
 class OldGroupRequeued(ChannelFault):

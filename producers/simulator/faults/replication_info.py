@@ -5,7 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator.faults.channels import coordinate, leaf_channels
+from tallystick.producers.simulator.faults.channels import (
+    coordinate,
+    leaf_channels,
+    waiting_groups,
+)
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.kernel.transactions import GroupKind
@@ -212,7 +216,7 @@ class RelayLogCutWhileDown(ActFault):
         if not channel.replica.is_running or not channel[Receiver].is_connected:
             return False
         applier.stop(fleet, channel)
-        if channel.partial_group is not None or not _waiting(channel):
+        if channel.partial_group is not None or not waiting_groups(channel):
             return False
         self._channel = channel
         # In the configuration file: the start goes on in the relay logs that are there.
@@ -225,7 +229,7 @@ class RelayLogCutWhileDown(ActFault):
         channel = self._channel
         if channel is None or instance is not channel.replica or self.injected:
             return
-        recovery.truncate(channel[RelayLog].files[-1], _waiting(channel)[-1].start)
+        recovery.truncate(channel[RelayLog].files[-1], waiting_groups(channel)[-1].start)
         channel.starts_at_boot = False
         self.mark(fleet, instance)
 
@@ -240,12 +244,3 @@ class RelayLogCutWhileDown(ActFault):
             later = fleet.now + 1
             fleet.schedule(later, instance, administration.start_replication, channel)
         return body
-
-
-def _waiting(channel: Channel) -> list[QueuedGroup]:
-    """Whole groups with a GTID in the last relay file that no applier has executed."""
-    return [
-        group
-        for group in channel[RelayLog].files[-1].groups
-        if group.is_complete and group in channel.pending and group.logged.group.sid is not None
-    ]
