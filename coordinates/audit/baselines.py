@@ -36,7 +36,6 @@ class ChannelBaselines:
     applied_lost: GtidSet = GtidSet.EMPTY
     """Reported as passed by the applier but never executed."""
     fallen: dict[str, LogCoordinates] = field(default_factory=dict)
-    steps_back: int = 0
     source_uuid: str | None = None
     auto_position: bool | None = None
     is_filtered: bool = False

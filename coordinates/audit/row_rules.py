@@ -350,9 +350,9 @@ def _follow_relay(
         row.baselines.begin_channel_lineage(state.channel, relay.lineage)
     if state.relay_is_empty:
         history.relay = history.executed = None
-    if relay is not None and relay.steps_back != history.steps_back:
-        # A new connection by GTID set begins at an earlier file, and Exec_Source_Log_Pos follows.
-        history.steps_back = relay.steps_back
+    if relay is not None and relay.steps_back_until(history.applied, state.applied):
+        # A new connection by GTID set begins at an earlier file, and Exec_Source_Log_Pos follows
+        # when the applier comes there.
         history.executed = None
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.events.log_events import Event
     from tallystick.coordinates.logs.log_groups import GroupScan
+    from tallystick.coordinates.values.binlog import LogCoordinates
 
     Array = npt.NDArray[Any]
 
@@ -73,6 +74,8 @@ class RelayReader(LogReader):
             ``source_high`` says.
         steps_back: How often a new connection began at an earlier position of the source's log; the
             applier then executes the source's ROTATE, and Ex steps back as well.
+        steps_ahead: From where to where such ROTATE events end that the applier has not come to:
+            file numbers and positions.
         position_end: Source position after the very last event, even where it fell.
         has_unpositioned: Whether the last events of the source had no ``log_pos``: ``source_end``
             and ``source_high`` are then of an earlier one.
@@ -103,6 +106,7 @@ class RelayReader(LogReader):
     follows_hole: bool = False
     may_step_back: bool = True
     steps_back: int = 0
+    steps_ahead: tuple[tuple[int, int], tuple[int, int]] | None = None
     queue: GroupQueue = field(default_factory=GroupQueue)
     """Received groups not yet known to be applied, and a few before them."""
     has_anonymous: bool = False
@@ -170,6 +174,7 @@ class RelayReader(LogReader):
         if is_own:
             return Mark.FILE
         position = FIRST_POSITION if event.value == ABSENT else event.value
+        is_connecting = self.may_step_back
         if event.flags & FLAG_ARTIFICIAL or event.log_pos == 0:
             here = (self.source_base, self.source_number, self.position_end)
             if here == (base_name, number, position):
@@ -179,11 +184,14 @@ class RelayReader(LogReader):
                 self.drop_open_group()
             self.may_step_back = True
         self.emit_gathered()
-        if base_name != self.source_base or (number, position) < (
+        is_back = base_name != self.source_base or (number, position) < (
             self.source_number,
             self.source_end,
-        ):
-            self.steps_back += 1
+        )
+        self.steps_back += is_back
+        if is_back or is_connecting:
+            at = self.file_number, event.start + event.length
+            self.steps_ahead = at if self.steps_ahead is None else self.steps_ahead[0], at
         self.source_base = base_name
         self.source_number = number
         self.source_end = self.position_end = position
@@ -399,6 +407,24 @@ class RelayReader(LogReader):
         gnos = np.array([group.gno], dtype=np.int64)
         return GtidSet.from_gnos(self.sids[group.sid], gnos)
 
+    def steps_back_until(
+        self, before: LogCoordinates | None, applied: LogCoordinates | None
+    ) -> bool:
+        """Whether the applier, which was at `before`, may have come to a connection further back.
+
+        None: not known.
+        """
+        passed, now = (
+            None if at is None or at.base_name != self.base_name else (at.file_number, at.position)
+            for at in (before, applied)
+        )
+        if self.steps_ahead is not None and passed is not None:
+            first, last = self.steps_ahead
+            # Those between the first and the last are not remembered.
+            first = first if first > passed else (passed[0], passed[1] + 1)
+            self.steps_ahead = None if last <= passed else (first, last)
+        return self.steps_ahead is not None and (now is None or now >= self.steps_ahead[0])
+
     # What happens to the channel as a whole
 
     def begin_lineage(self) -> None:
@@ -411,6 +437,7 @@ class RelayReader(LogReader):
         self.forgotten = self.cut = GtidSet.EMPTY
         self.has_restarted = False
         self.may_step_back = True
+        self.steps_ahead = None
         self.queue.clear()
         self.drop_open_group()
 

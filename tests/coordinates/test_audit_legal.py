@@ -705,6 +705,22 @@ def test_an_applier_may_be_ahead_of_a_receiver_that_connects_by_gtid_set(action:
     assert not broken & {*audit(journal).broken}
 
 
+@pytest.mark.parametrize("rows_before", [1, 2])
+@pytest.mark.parametrize("comes_there", [True, False])
+def test_an_applier_goes_back_when_it_comes_to_a_connection(rows_before, comes_there):
+    """It may be far behind the receiver, as with SOURCE_DELAY: a row shows that in between."""
+    journal, relay, _ = replica()
+    lagging = journal.replica_status()
+    journal.row(replica_status=lagging)
+    relay.connect(position=4)
+    relay.event("ROTATE", 46, log_pos=0, next_file="binlog.000001", next_position=157)
+    for _ in range(rows_before):
+        journal.row(replica_status=lagging)
+    applied = {"Relay_Log_Pos": relay.end} if comes_there else {}
+    journal.row(replica_status=[lagging[0] | {"Exec_Source_Log_Pos": 157} | applied])
+    assert audit(journal).broken == ([] if comes_there else ["channel_positions_monotone"])
+
+
 @pytest.mark.parametrize("by_set", [True, False, None])
 def test_an_applier_goes_back_with_a_receiver_that_connects_by_gtid_set(by_set: bool | None):
     """As where relay logs are not read: only one that asks by position never goes back.
