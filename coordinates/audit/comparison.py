@@ -41,6 +41,8 @@ class ChannelRow:
     is_relay_seen: bool = False
     """Whether groups of the channel's relay log were seen."""
     is_filtered: bool = False
+    former: frozenset[str] = frozenset()
+    """Which coordinates, "read" or "executed", may still be of the channel's source of before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +197,7 @@ class ImageChannel:
         read, executed: Coordinates in the source's log, None not in it.
         coordinates_ts: Since when they are of the present source, None not known.
         is_filtered: Whether the channel leaves out groups of its source.
+        former: Which of them may still be of the channel's source of before.
     """
 
     instance_id: str
@@ -204,6 +207,7 @@ class ImageChannel:
     executed: Coordinates | None
     coordinates_ts: int | None
     is_filtered: bool
+    former: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,6 +321,8 @@ class FleetEventReader:
             self.origins.end_logs(event.instance_id, f"relay {name}", event.ts)
         if action in FORGETS_COORDINATES:
             channel.coordinates_ts = event.ts
+        if action == "reset":
+            channel.read = channel.executed = channel.former = None
         channel.lineage = body.get("channel_lineage", channel.lineage)
         if action == "reset_all":
             self.comparisons.queue_groups(
@@ -367,14 +369,19 @@ class FleetEventReader:
             name = str(summary["channel"]).lower()
             channel = member.replica.channels.get(name) or ReplicaChannel(name)
             key = channel.key or source_key(summary.get("source_instance"), None)
+            read, done = _coordinates(summary, "read"), _coordinates(summary, "exec")
+            former = frozenset[str]()
+            if channel.former is not None:
+                former = channel.former.among(read, done)
             found = ImageChannel(
                 instance_id=event.instance_id,
                 at=JournalPosition.of(event),
                 backup_id=str(event.body["backup_id"]),
-                read=_coordinates(summary, "read"),
-                executed=_coordinates(summary, "exec"),
+                read=read,
+                executed=done,
                 coordinates_ts=channel.coordinates_ts,
                 is_filtered=channel.is_filtered,
+                former=former,
             )
             sources = () if key is None else (key,)
             self.comparisons.enqueue(event.instance_id, name, sources, found)

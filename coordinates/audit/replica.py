@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,6 +17,8 @@ from tallystick.coordinates.audit.comparison import (
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.topology import source_key
 from tallystick.coordinates.state_codec import TRANSIENT
+from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -63,6 +65,44 @@ class Run:
             column[:] = [_joined(column)]
 
 
+@dataclass(frozen=True, slots=True)
+class FormerCoordinates:
+    """What a channel's coordinates were in rows when it was given, or found, another source.
+
+    Behind one address another server may answer, and a receiver may go over to another source by
+    itself: the relay logs stay, and what is in them of the former source is still applied.
+
+    Attributes:
+        read, executed: In the last row before; None: not known.
+        read_first: What the first row after it showed as read; None: there was none yet.
+    """
+
+    read: Coordinates | None
+    executed: Coordinates | None
+    read_first: Coordinates | None = None
+
+    def among(self, read: Coordinates | None, executed: Coordinates | None) -> frozenset[str]:
+        """Which of a row's coordinates may still be of the former source."""
+        is_first = self.read_first in (None, read)
+        is_read = is_first and _may_follow(read, self.read)
+        is_executed = _may_follow(executed, self.executed) and (is_read or executed != read)
+        return frozenset(
+            name for name, may_be in (("read", is_read), ("executed", is_executed)) if may_be
+        )
+
+
+def _may_follow(now: Coordinates | None, before: Coordinates | None) -> bool:
+    """Whether coordinates may be of the log that others are of, and later."""
+    if now is None or before is None:
+        return True
+    try:
+        base_name, number = parse_log_file_name(now[0])
+        base_before, number_before = parse_log_file_name(before[0])
+    except CoordinateError:
+        return bool(now[0])  # without a file the relay logs are gone, too
+    return base_name == base_before and (number, now[1]) >= (number_before, before[1])
+
+
 @dataclass(slots=True)
 class ReplicaChannel:
     """One channel.
@@ -83,6 +123,8 @@ class ReplicaChannel:
         begun_ts: When its relay log was last seen to begin anew: what is in it came later.
         first_queued: The first group since the instance's data was cloned.
         received: GTIDs of everything that it has ever queued.
+        read, executed: Source coordinates in the last row.
+        former: What they were when another source was found, until they are of that one.
     """
 
     name: str
@@ -106,6 +148,9 @@ class ReplicaChannel:
     runs: list[Run] = field(default_factory=list)
     unproven: GtidSet = GtidSet.EMPTY
     earlier_runs: int = 0
+    read: Coordinates | None = None
+    executed: Coordinates | None = None
+    former: FormerCoordinates | None = None
 
     @property
     def key(self) -> str | None:
@@ -121,11 +166,36 @@ class ReplicaChannel:
         """CHANGE REPLICATION SOURCE."""
         uuid = body.get("source_uuid")
         instance = body.get("source_instance")
+        before = self.key
         self.source_instance = str(instance) if instance else None
         self.source_uuid = str(uuid).lower() if uuid else None
+        if before not in (None, self.key):
+            self._leave_source()
         self.source_server_id = None
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
         self.auto_position = bool(body.get("auto_position", True))
+
+    def find_source(self, uuid: str, instance: str | None) -> None:
+        """A row names the server that sends."""
+        before = self.source_uuid
+        self.source_uuid = uuid or before
+        self.source_instance = instance or self.source_instance
+        if before not in (None, self.source_uuid):
+            self._leave_source()
+
+    def _leave_source(self) -> None:
+        executed = self.executed if self.former is None else self.former.executed
+        self.former = FormerCoordinates(self.read, executed)
+
+    def place(self, read: Coordinates | None, executed: Coordinates | None) -> frozenset[str]:
+        """A row's coordinates: which of them may still be of the source of before."""
+        self.read, self.executed = read, executed
+        if self.former is None:
+            return frozenset()
+        among = self.former.among(read, executed)
+        first = read if self.former.read_first is None else self.former.read_first
+        self.former = replace(self.former, read_first=first) if among else None
+        return among
 
     def begin_anew(self, ts: int, unproven: GtidSet) -> None:
         """What it had received is given up, and the source is asked for what is missing."""

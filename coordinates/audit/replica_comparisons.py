@@ -141,9 +141,7 @@ class ReplicaComparisons:
     def _channel_listed(self, member: Member, values: dict[str, Any], ts: int) -> ReplicaChannel:
         channel = member.replica.channel(values["channel"])
         channel.is_listed = True
-        if values["source_uuid"]:
-            channel.source_uuid = values["source_uuid"].lower()
-        channel.source_instance = values["source_instance"] or channel.source_instance
+        channel.find_source((values["source_uuid"] or "").lower(), values["source_instance"])
         channel.source_server_id = values.get("source_server_id")
         channel.is_filtered = channel.is_filtered or bool(values["filtered"])
         channel.auto_position = bool(values["auto_position"])
@@ -167,14 +165,15 @@ class ReplicaComparisons:
             self._note_unknown(member, channel, at)
             return
         is_logged = bool(body["logs_everything"])
+        read, done = _coordinates(values, "read"), _coordinates(values, "exec")
         row = ChannelRow(
             instance_id=member.timeline.instance_id,
             at=at,
             server_id=member.timeline.server_id,
             retrieved=_set(values["retrieved_gtid_set"]),
             has=sets[1],
-            read=_coordinates(values, "read"),
-            executed=_coordinates(values, "exec"),
+            read=read,
+            executed=done,
             auto_position=bool(values["auto_position"]),
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
@@ -182,6 +181,7 @@ class ReplicaComparisons:
             gtid_executed=sets[0] if is_logged and not channel.is_filtered else None,
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,
+            former=channel.place(read, done),
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
         if row.executed is not None and row.executed[0]:

@@ -40,7 +40,8 @@ _KINDS = {
     ),
     undecided_when=(
         "the source is not known or not observed, its journal has a gap there or its events are no"
-        " longer remembered, or the coordinates belong to a binary log lineage that has ended"
+        " longer remembered, or the coordinates belong to a binary log lineage that has ended, or"
+        " may still belong to another source that the channel had before"
     ),
     sources=("WL#3576, requirement 2", "Percona XtraBackup issue PXB-1737"),
     remedy=(

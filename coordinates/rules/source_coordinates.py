@@ -47,6 +47,11 @@ COORDINATES_OF_ENDED_LOG = reason(
     "the coordinates may belong to a binary log of the source that has ended",
     Lack.LINEAGE,
 )
+COORDINATES_OF_FORMER_SOURCE = reason(
+    "coordinates_of_former_source",
+    "the coordinates may still belong to the source that the channel had before",
+    Lack.NEXT_ROW,
+)
 SOURCE_JOURNAL_GAP = reason("source_journal_gap", "the source's journal has a gap", Lack.JOURNAL)
 SOURCE_FILE_FORGOTTEN = reason(
     "source_file_forgotten", "{file} of the source is not remembered", Lack.MEMORY
@@ -99,7 +104,8 @@ _BEYOND = "past the end of the file."
     undecided_when=(
         "the source is not observed, its journal has a gap in that file or has not reached the"
         " time of the row, its events there are no longer remembered, or the coordinates belong"
-        " to a binary log lineage of the source that has ended"
+        " to a binary log lineage of the source that has ended, or may still belong to another"
+        " source that the channel had before"
     ),
     sources=("WL#2775, Relay_log_info", "Percona XtraBackup issue PXB-1737"),
     remedy=(
@@ -149,6 +155,9 @@ def wrong_coordinates(
         if isinstance(kind, Undecided):
             unknown = unknown or kind
         elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
+            if name in row.former:
+                unknown = unknown or Undecided(COORDINATES_OF_FORMER_SOURCE)
+                continue
             if against.may_be_of_another_log(state, row.at.ts):
                 unknown = unknown or Undecided(LOG_UNKNOWN_THEN)
                 continue
@@ -260,6 +269,8 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     fresh = omitted - against.memory.reported
     if not fresh:
         return against.nothing_new(omitted)
+    if "executed" in row.former:
+        return Undecided(COORDINATES_OF_FORMER_SOURCE)
     if against.may_be_of_another_log(state, row.at.ts):
         return Undecided(LOG_UNKNOWN_THEN)
     return against.report(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from tallystick.coordinates.audit.fleet import Edge, FleetOutput
@@ -714,6 +716,70 @@ class TestSourceCoordinateValid:
         source.status(f"{A}:1-{3 - lost}")
         output = audit(source, replica)
         assert names(output) == ([] if is_valid else ["source_coordinate_valid"])
+
+    @pytest.mark.parametrize("by", ["row", "change_source"])
+    @pytest.mark.parametrize(
+        ("later", "is_broken"),
+        [
+            ([], False),
+            ([(end_of(5), end_of(5))], False),  # nothing was received yet
+            ([(end_of(2), end_of(5))], False),  # the applier still has groups of the one before
+            ([(end_of(2), end_of(2) + 7)], True),  # it went back: to the new one's coordinates
+            ([(end_of(6), end_of(6))], True),  # something was received, and all is applied
+        ],
+    )
+    def test_coordinates_may_be_of_the_source_before(self, by, later, is_broken):
+        """Behind one address another server answers, or the receiver goes over to it by itself."""
+        clock = Clock()
+        before, source, replica = (
+            Journal(clock, name, uuid, number)
+            for number, (name, uuid) in enumerate((("p", A), ("s", C), ("r", B)), 1)
+        )
+        for journal in (before, source, replica):
+            journal.boot()
+            journal.open_file()
+        before.log(*(f"{A}:{n}" for n in (1, 2, 3, 4, 5)))
+        source.log(f"{A}:1", f"{A}:2", server_id=1)
+        replica.administer("change_source", source_uuid=A)
+
+        def says(of: Journal, read: int, executed: int) -> dict[str, Any]:
+            file = "s-bin.000001"  # of both servers
+            return replica.says(
+                of,
+                None,
+                read_source_log_file=file,
+                read_source_log_pos=read,
+                exec_source_log_file=file,
+                exec_source_log_pos=executed,
+            )
+
+        replica.status(f"{A}:1-5", says(before, end_of(5), end_of(4)))
+        if by == "change_source":
+            replica.administer("change_source", source_uuid=C)
+        for read, executed in [(end_of(5), end_of(4)), *later]:
+            replica.status(f"{A}:1-5", says(source, read, executed))
+        for journal in (before, source):
+            journal.status(f"{A}:1-5")
+        output = audit(before, source, replica)
+        assert ("source_coordinate_valid" in names(output)) == is_broken
+        assert "coordinates_of_former_source" in {o.reason for o in output.observations}
+
+    @pytest.mark.parametrize("is_applied", [False, True])
+    def test_groups_before_coordinates_of_the_source_before(self, is_applied):
+        """They are positions in the other server's log as well, where other groups end."""
+        source, replica = fleet_of_two(groups=4)
+        replica.administer("change_source", source_uuid=C)
+        for server_uuid, read in ((C, 2), (A, 3), (A, 4 if is_applied else 3)):
+            coordinates = {
+                f"{name}_source_log_{part}": value
+                for name, end in (("read", end_of(read)), ("exec", end_of(4)))
+                for part, value in (("file", "s-bin.000001"), ("pos", end))
+            }
+            said = replica.says(None, None, source_uuid=server_uuid, **coordinates)
+            replica.status(f"{A}:1:4", said)
+        source.status(f"{A}:1-4")
+        found = ["applied_relay_gtids_executed"] if is_applied else []
+        assert names(audit(source, replica)) == found
 
     def test_an_ended_lineage_is_undecided(self):
         """After RESET of the source, coordinates of before mean nothing."""
