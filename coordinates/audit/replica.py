@@ -176,12 +176,17 @@ class ReplicaChannel:
         self.auto_position = bool(body.get("auto_position", True))
 
     def find_source(self, uuid: str, instance: str | None) -> None:
-        """A row names the server that sends."""
+        """A row names the server that sends: what was queued since the last row may be of both."""
         before = self.source_uuid
         self.source_uuid = uuid or before
         self.source_instance = instance or self.source_instance
-        if before not in (None, self.source_uuid):
-            self._leave_source()
+        if before in (None, self.source_uuid):
+            return
+        self._leave_source()
+        for run in self.runs:
+            run.base_name = None
+        self.connects = True
+        self.asks_anew = self.auto_position is True
 
     def _leave_source(self) -> None:
         executed = self.executed if self.former is None else self.former.executed

@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 FIRST_NUMBER = 1
 XID_GROUPS_REMEMBERED = 64
 EMPTY_INTERVALS_MAX = 1_024
+_FIRST_EVENT_END = 100
+"""No FORMAT_DESCRIPTION ends before."""
 # Names of members are looked up by a function each time; these are read for every event.
 _XID, _PREVIOUS_GTIDS = int(EventType.XID), int(EventType.PREVIOUS_GTIDS)
 _FRAMING_CLASS, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
@@ -450,6 +452,10 @@ class BinlogReader(BinlogFileReader):
         if file_number == self.file_number:
             self.end = min(self.end, recovered[1])
         elif len(gone) and (gone[:, FILE] > file_number).any():
+            self.file_number = file_number
+            self.end = recovered[1]
+        elif file_number == self.file_number + 1 and recovered[1] < _FIRST_EVENT_END:
+            # A power cut left nothing of the file's head that could be read.
             self.file_number = file_number
             self.end = recovered[1]
 

@@ -128,7 +128,10 @@ def _position(file: Any, position: Any) -> list[Any] | None:
 
 
 def _action(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
-    if any(before[key] != now[key] for key in _OF_SOURCE if before[key] or key != "Source_UUID"):
+    changed = {key for key in _OF_SOURCE if before[key] != now[key]}
+    if not before["Source_UUID"]:
+        changed.discard("Source_UUID")
+    if changed and not _keeps_relay_log(before, now, changed):
         return "change_source"
     if now["is_empty"]:
         return None if before["is_empty"] else "reset"
@@ -140,6 +143,21 @@ def _action(before: Mapping[str, Any], now: Mapping[str, Any]) -> str | None:
     if now["Auto_Position"] not in (1, "1") and _has_fallen(before["read"], now["read"]):
         return "reconnect"
     return None
+
+
+def _keeps_relay_log(before: Mapping[str, Any], now: Mapping[str, Any], changed: set[str]) -> bool:
+    """Whether no command gave the channel its other source: its relay logs go on.
+
+    Behind one address another server may answer, and SOURCE_CONNECTION_AUTO_FAILOVER changes the
+    address, too. The rows name the source; CHANGE REPLICATION SOURCE TO another address gives up
+    what was retrieved.
+    """
+    if "Auto_Position" in changed or now["is_empty"] or not now["relay"]:
+        return False
+    is_by_address = changed == {"Source_UUID"}
+    if not (is_by_address or before["Retrieved_Gtid_Set"]):
+        return False
+    return not (_has_fallen(before["relay"], now["relay"]) or _has_shrunk(before, now))
 
 
 def _has_fallen(before: list[Any] | None, now: list[Any] | None) -> bool:

@@ -580,6 +580,19 @@ def crash_that_tears_the_last_group() -> Journal:
 
 
 @legal
+def crash_that_leaves_nothing_of_a_new_file() -> Journal:
+    """A power cut just after a rotation: the file is listed, and none of its events is there."""
+    journal = source(3)
+    journal.row()
+    journal.binlog.rotate()
+    del journal.records[-2:]
+    journal.start(crashed=True, recovered={"file": "binlog.000002", "position": 4})
+    journal.binlog.open(3)
+    journal.groups(2).row()
+    return journal
+
+
+@legal
 def purge_between_two_readings() -> Journal:
     journal = purging()
     journal.row(binary_logs=files(1, 2, 3), gtid_purged=f"{UUID_A}:1-3")

@@ -1519,6 +1519,24 @@ class TestRelayMirrorsSource:
         output = self.row(source, replica, "", f"{A}:3" if event == "boot" else "")
         assert names(output) == []
 
+    @pytest.mark.parametrize("is_omitted", [False, True])
+    def test_what_was_queued_before_another_source_was_found(self, is_omitted):
+        """Until the row that names it the groups may be of either, in files of one name."""
+        source, replica = fleet_of_two(groups=5)
+        replica.administer("change_source", source_uuid=C)
+        replica.receive(source, (1, f"{C}:1"), (2, f"{A}:1"))
+        replica.status(f"{C}:1", replica.says(None, f"{A}:1,{C}:1", source_uuid=C))
+        replica.receive(source, (3, f"{C}:2"), (2, f"{A}:2"))
+        has = f"{A}:1-2,{C}:1-2"
+        replica.status(has, replica.says(None, has, source_uuid=A))
+        replica.receive(source, *((n, f"{A}:{n}") for n in (3, 4)[is_omitted:]))
+        has = f"{A}:{'1-2:4' if is_omitted else '1-4'},{C}:1-2"
+        replica.status(has, replica.says(None, has, source_uuid=A))
+        source.status(f"{A}:1-5,{C}:1-2")
+        output = audit(source, replica)
+        assert names(output) == ["relay_mirrors_source"] * is_omitted
+        assert "queued_file_unknown" in {o.reason for o in output.observations}
+
     def test_after_a_gap_a_channel_may_have_received_more_than_its_journal_shows(self):
         """Groups that were received in the gap are in the relay log, executed or not."""
         source, replica = fleet_of_two()

@@ -413,6 +413,9 @@ def test_a_stream_that_gathers_holds_up_nobody_longer_than_its_limit() -> None:
     assert (1, 104) == (len(found), dump.position)
 
 
+OTHER_UUID = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
 def answer(**changes: Any) -> dict[str, Any]:
     status = {
         "Channel_Name": "C",
@@ -439,7 +442,11 @@ def answer(**changes: Any) -> dict[str, Any]:
         ({"relay": ("relay-c.000003", 4)}, []),
         ({"Retrieved_Gtid_Set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9"}, []),
         ({"Source_UUID": ""}, []),
-        ({"Source_Port": 2}, ["change_source"]),
+        ({"Source_UUID": OTHER_UUID}, []),
+        ({"Source_UUID": OTHER_UUID, "Source_Port": 2}, []),
+        ({"Source_UUID": OTHER_UUID, "relay": ("relay-c.000001", 157)}, ["change_source"]),
+        ({"Source_Port": 2, "relay": ("", 0)}, ["change_source"]),
+        ({"Source_Port": 2, "Retrieved_Gtid_Set": ""}, ["change_source"]),
         ({"Auto_Position": 0}, ["change_source"]),
         ({"relay": ("", 0)}, ["reset"]),
         ({"relay": ("relay-c.000001", 900)}, ["reset"]),
@@ -449,7 +456,7 @@ def answer(**changes: Any) -> dict[str, Any]:
 def test_what_was_done_to_a_channel_is_seen_in_its_rows(
     changes: dict[str, Any], actions: list[str]
 ) -> None:
-    """What only grows is no act; what falls, shrinks or names another source is one."""
+    """What only grows is no act; what falls or shrinks is one, maybe with another source."""
     watch = ChannelWatch()
     assert [r["action"] for r in watch.note(answer(), ())] == ["change_source"]
     assert [r["action"] for r in watch.note(answer(**changes), ())] == actions
