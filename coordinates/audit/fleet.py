@@ -51,6 +51,7 @@ from tallystick.coordinates.rules.identity import (
     server_uuid_unique,
     shared_server_uuid,
 )
+from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN
 from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided, Waiting
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT, Bytes, encode, restore
 
@@ -59,6 +60,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.comparison import Evidence
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.origins import InstanceOrigins
     from tallystick.coordinates.rules.between import Settled
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
@@ -483,7 +485,7 @@ class FleetAudit:
             )
             for row in rows:
                 if row.at.ts <= known_ts:
-                    self.collector.check(row, Check(gtid_origin_agreement.name, Outcome.HOLDS))
+                    self.collector.check(row, _origins_checked(instances.get(row.instance_id)))
                     self._check_shared_uuids(row)
             rows[:] = [row for row in rows if row.at.ts > known_ts]
         del rows[:-ROWS_MAX]
@@ -521,6 +523,15 @@ class FleetAudit:
         audit = cls(disabled)
         restore(audit, data, "the fleet")
         return audit
+
+
+def _origins_checked(instance: InstanceOrigins | None) -> Check:
+    """All known origins agree; others claim nothing."""
+    name = gtid_origin_agreement.name
+    if instance is None or not instance.has_unknown:
+        return Check(name, Outcome.HOLDS)
+    data = {"field": "original_commit_timestamp"}
+    return Check(name, Outcome.UNDECIDED, FIELD_NOT_GIVEN.code, data)
 
 
 def _subject(key: QueueKey, item: Evidence) -> Subject:

@@ -183,11 +183,15 @@ class _State(NamedTuple):
 
 
 @dataclass(slots=True, eq=False)
-class _Instance:
+class InstanceOrigins:
+    """What the logs of one instance claim."""
+
     logs: dict[tuple[str, int], _Log] = field(default_factory=dict)
     states: list[_State] = field(default_factory=list)
     lineage: int = 0
     known_ts: int = -1
+    has_unknown: bool = False
+    """Whether it has groups whose origin its journal does not name."""
 
     def remember(self, ts: int, at: JournalPosition | None) -> None:
         """A row makes all claims count; without a row those that counted go on, if they live."""
@@ -206,11 +210,13 @@ class _Instance:
         self.states.append(_State(ts, None, self.lineage, kept))
 
     def state_at(self, ts: int) -> _State | None:
+        """The claims that count at a time."""
         at = bisect_right(self.states, ts, key=lambda state: state.ts)
         return self.states[at - 1] if at else None
 
     @property
     def is_odd(self) -> bool:
+        """Whether there is a GTID with more than one origin."""
         return any(len(claims) > 1 for state in self.states for claims in state.logs)
 
 
@@ -221,15 +227,15 @@ class Origins:
     layers: dict[str, list[_Layer]] = field(default_factory=dict)
     size: int = 0
     is_contested: bool = False
-    instances: dict[str, _Instance] = field(default_factory=dict)
+    instances: dict[str, InstanceOrigins] = field(default_factory=dict)
     scanned: dict[tuple[str, str], int] = field(default_factory=dict)
     reported: set[tuple[str, str, str, int, int, bool]] = field(default_factory=set)
 
-    def instance(self, instance_id: str) -> _Instance:
+    def instance(self, instance_id: str) -> InstanceOrigins:
         """The claims of one instance."""
         found = self.instances.get(instance_id)
         if found is None:
-            found = self.instances[instance_id] = _Instance()
+            found = self.instances[instance_id] = InstanceOrigins()
         return found
 
     def forget(self, instance_id: str) -> None:
@@ -241,8 +247,12 @@ class Origins:
         self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
     ) -> None:
         """A log holds groups of one sid; an origin of -1 is not known and claims nothing."""
+        known = 0
         for part in _distinct(groups):
+            known += len(part.gno)
             self._enter(instance_id, log, sid, part)
+        if known < len(groups.gno):
+            self.instance(instance_id).has_unknown = True
 
     def _enter(
         self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns

@@ -403,13 +403,15 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     heals="log",
     claim=(
         "In one channel lineage neither the flushed relay coordinate nor the executed source"
-        " coordinate ever falls."
+        " coordinate ever falls, but for the latter where the applier comes to a connection of"
+        " the receiver that begins further back."
     ),
     why=(
         "The relay log only grows, and the receiver flushes its end; the applier moves its"
         " coordinate forward with each commit. Only RESET REPLICA, CHANGE REPLICATION SOURCE,"
-        " relay log recovery and a clone begin anew. The read coordinate is left out, as"
-        " auto-positioning may step back."
+        " relay log recovery and a clone begin anew. Auto-positioning may step back: the read"
+        " coordinate is left out, and the executed one follows the ROTATE that such a"
+        " connection begins with."
     ),
     undecided_when=(
         "a coordinate is not readable, the channel has no relay log, no row of this channel"

@@ -1276,6 +1276,22 @@ class TestGtidOriginAgreement:
         assert {f.instance_id for f in output.findings} == {"r", "t"}
         assert len({f.finding_id for f in output.findings}) == 2
 
+    @pytest.mark.parametrize("known", [1000, -1])
+    def test_without_commit_times_nothing_is_claimed(self, known):
+        """And nothing agrees: the rule is undecided on that instance."""
+        source, replica = fleet_of_two()
+        replica.commit_times = {f"{A}:{n}": known for n in (1, 2, 3)}
+        replica.log(*(f"{A}:{n}" for n in (1, 2, 3)), server_id=1)
+        for journal in (replica, source):
+            journal.status(f"{A}:1-3")
+        said = {
+            one.instance_id: (one.check.outcome.value, one.check.reason)
+            for one in audit(source, replica).checks
+            if one.check.rule == "gtid_origin_agreement"
+        }
+        unknown = ("undecided", "field_not_given")
+        assert said == {"s": ("holds", ""), "r": ("holds", "") if known > 0 else unknown}
+
 
 class TestRelayMirrorsSource:
     """Rule 19."""
