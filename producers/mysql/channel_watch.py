@@ -14,6 +14,9 @@ from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
+GROUP_REPLICATION = frozenset({"group_replication_applier", "group_replication_recovery"})
+"""Channels that the plugin makes; no CHANGE REPLICATION SOURCE describes their source."""
+
 _OF_SOURCE = ("Source_UUID", "Source_Host", "Source_Port", "Auto_Position")
 
 _UNKNOWN: dict[str, Any] = dict.fromkeys((*_OF_SOURCE, "Retrieved_Gtid_Set", "read", "relay"))
@@ -49,7 +52,7 @@ class ChannelWatch:
         if not isinstance(status, list) or "row" not in body:
             return []
         described = {str(source["channel"]).lower(): dict(source) for source in sources}
-        relays = _relay_coordinates(body)
+        relays = relay_coordinates(body)
         records: list[dict[str, Any]] = []
         now: dict[str, dict[str, Any]] = {}
         for row in status:
@@ -106,7 +109,8 @@ class ChannelWatch:
             self.known[name] = {**channel, "Retrieved_Gtid_Set": "", "relay": None, "read": None}
 
 
-def _relay_coordinates(body: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+def relay_coordinates(body: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+    """Relay log file and position of each channel that the row of an answer names."""
     replication = body["row"].get("REPLICATION") or {}
     channels = replication.get("channels") if isinstance(replication, dict) else None
     return {

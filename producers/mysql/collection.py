@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
+from tallystick.producers.mysql.channel_watch import GROUP_REPLICATION
 from tallystick.producers.mysql.dialect import Dialect, lsns_of
 from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.rights import RightHeld, account_of, has_clone_plugin, probe_rights
@@ -45,7 +46,6 @@ _COUNTERS = (
     " ('Com_reset', 'Com_change_replication_source', 'Com_change_master')"
 )
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_GROUP_REPLICATION = ("group_replication_applier", "group_replication_recovery")
 
 
 @final
@@ -128,7 +128,7 @@ class Collector:
             _change_source(row, self._session.dialect)
             | ({"source_instance": self.settings.name} if self._is_itself(row) else {})
             for row in self._replica_status()
-            if row.get("Channel_Name") not in _GROUP_REPLICATION
+            if row.get("Channel_Name") not in GROUP_REPLICATION
         ]
 
     def _is_itself(self, row: Row) -> bool:

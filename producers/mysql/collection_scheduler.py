@@ -217,6 +217,9 @@ class CollectionScheduler:
         body = {**body, "received_at": received.received_at}
         if received.request.has_waited:
             del body["requested_at"]  # the two would show how long, not how far clocks differ
+        if self._journal.state.server_uuid is None:
+            # Of a server that was never reached nothing was logged that the journal could lack.
+            self._journal.advance(steady_clock_us())
         self._journal.server_record(RecordType.LOG_STATUS, body)
         self.answers += 1
         if self._answered is not None:

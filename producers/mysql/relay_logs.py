@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any, final
 
@@ -13,6 +13,7 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.producers.mysql.binlog_events import EventError, LogEvent
+from tallystick.producers.mysql.channel_watch import relay_coordinates
 from tallystick.producers.mysql.event_runs import EventRun, Events, count_of
 from tallystick.producers.mysql.log_directory import LogDirectory
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
@@ -55,7 +56,8 @@ class RelayLogs:
         clock_us: Microseconds since 1970.
 
     Attributes:
-        anew: Channels whose files began again at 1; they are read once the reason is known.
+        anew: Channels whose files began again at 1, and those that a row was the first to name;
+            they are read once it is known what they are.
     """
 
     def __init__(
@@ -73,6 +75,8 @@ class RelayLogs:
         self._files: dict[str, RelayFiles] = {}
         self._opened: dict[str, RelayFiles] = {}
         """Of channels whose files began anew: the new ones."""
+        self._first: dict[str, int] = {}
+        """Of channels that a row was the first to name: the number of the file to begin with."""
         self._waiting: dict[str, deque[tuple[int, Events | None]]] = {}
         """What has been read and not recorded, with when; None is what was lost."""
         self._problems: dict[str, str] = {}
@@ -116,6 +120,9 @@ class RelayLogs:
                 base_name = self._files[channel].base_name
                 files = RelayFiles(self._directory, base_name, RelayCursor(1, MAGIC_LENGTH))
                 try:
+                    first = self._first.get(channel, 1)
+                    if first in files.numbers():
+                        files.cursor = RelayCursor(first, MAGIC_LENGTH)
                     files.hold()
                 except OSError as error:
                     files.close()
@@ -151,6 +158,28 @@ class RelayLogs:
                     cursor = RelayCursor(number, MAGIC_LENGTH)
                     self._files[channel] = RelayFiles(self._directory, base_name, cursor)
         self.read()
+
+    def unmet(self, body: Mapping[str, Any]) -> set[str]:
+        """The channels that a row is the first to name the relay log of."""
+        if self._directory is None:
+            return set()
+        return {name for name, _, _ in _relay_positions(body)}.difference(self.channels)
+
+    def meet(self, body: Mapping[str, Any], names: Iterable[str]) -> None:
+        """Have channels opened that a row was the first to name, as those that began anew are.
+
+        Until that row is recorded there may be a RESET, and what has these names then is another
+        relay log than the row is of.
+        """
+        assert self._directory is not None
+        applied = _applied_files(body)
+        for name, (base_name, number), _ in _relay_positions(body):
+            if name in names:
+                self._first[name] = min(number, applied.get(name, number))
+                cursor = RelayCursor(self._first[name], MAGIC_LENGTH)
+                self._files[name] = RelayFiles(self._directory, base_name, cursor)
+                self._files[name].is_anew = True
+                self.anew.add(name)
 
     def leave_boot(self, opened_s: int) -> None:
         """Record what the previous boot received, before the start that is recorded next.
@@ -203,6 +232,7 @@ class RelayLogs:
         for files in (self._files.pop(channel, None), self._opened.pop(channel, None)):
             if files is not None:
                 files.close()
+        self._first.pop(channel, None)
         self._waiting.pop(channel, None)
         self._unread_since.pop(channel, None)
         self._journal.state.relays.pop(channel, None)
@@ -308,27 +338,21 @@ class RelayLogs:
             return True
         is_complete = True
         applied = _applied_files(body)
-        replication = body["row"].get("REPLICATION")
-        channels = replication.get("channels", ()) if isinstance(replication, dict) else ()
-        for channel in channels:
-            name = str(channel.get("channel_name", "")).lower()
-            with suppress(CoordinateError, TypeError, ValueError):
-                base_name, number = parse_log_file_name(str(channel.get("relay_log_file")))
-                position = int(channel.get("relay_log_position"))
-                files = self._files.get(name)
-                if files is None or files.base_name != base_name:
-                    files = self._begin(name, base_name, number, applied.get(name, number))
-                # Every start up to the row has been recorded, whether it showed here or not.
-                files.starts = max(files.starts, number - files.cursor.number)
-                self._read_to(name, files, (number, position))
-                files.starts = 0
-                files.jumps = files.is_stopped = False
-                if name in self._unread_since:
-                    self._leave(name, self._problems[name])
-                    continue
-                self._read(name, files, None)
-                self.record(self._journal.state.ts, name, (number, position))
-                is_complete = is_complete and files.cursor[:2] >= (number, position)
+        for name, (base_name, number), position in _relay_positions(body):
+            files = self._files.get(name)
+            if files is None or files.base_name != base_name:
+                files = self._begin(name, base_name, number, applied.get(name, number))
+            # Every start up to the row has been recorded, whether it showed here or not.
+            files.starts = max(files.starts, number - files.cursor.number)
+            self._read_to(name, files, (number, position))
+            files.starts = 0
+            files.jumps = files.is_stopped = False
+            if name in self._unread_since:
+                self._leave(name, self._problems[name])
+                continue
+            self._read(name, files, None)
+            self.record(self._journal.state.ts, name, (number, position))
+            is_complete = is_complete and files.cursor[:2] >= (number, position)
         return is_complete
 
     def _begin(self, channel: str, base_name: str, number: int, applied: int) -> RelayFiles:
@@ -402,6 +426,13 @@ def _count_before(events: Events | None, limit: LogPosition, *, is_group_open: b
         rest = np.flatnonzero(np.isin(events.types[found:], list(_OUTSIDE_GROUPS)))
         found = found + int(rest[0]) if len(rest) else count
     return found
+
+
+def _relay_positions(body: Mapping[str, Any]) -> Iterator[tuple[str, tuple[str, int], int]]:
+    """Channels that a row names, with base name and number of the relay log file, and position."""
+    for name, (file, position) in relay_coordinates(body).items():
+        with suppress(CoordinateError, TypeError, ValueError):
+            yield name, parse_log_file_name(str(file)), int(position)
 
 
 def _applied_files(body: Mapping[str, Any]) -> dict[str, int]:

@@ -16,7 +16,11 @@ import numpy as np
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
 from tallystick.producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, Streamed, StreamedEvent
-from tallystick.producers.mysql.channel_watch import ChannelWatch
+from tallystick.producers.mysql.channel_watch import (
+    GROUP_REPLICATION,
+    ChannelWatch,
+    relay_coordinates,
+)
 from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
@@ -503,10 +507,18 @@ class ServerHistory:
     def is_row_late(self, collected: Collected) -> bool:
         """Whether a relay log began anew: what was done comes first, and is not recorded yet."""
         self.relays.read()
+        body = collected.body
+        new = self.relays.unmet(body)
+        described = {str(channel["channel"]).lower() for channel in collected.channels}
+        if collected.changes is not None and not new <= described | GROUP_REPLICATION:
+            return True  # removed since the row was read
+        self.relays.meet(body, new & described)
+        # A statement at least removed each channel that is gone; it tells nothing of the others.
+        gone = set(self.relays.channels) - relay_coordinates(body).keys() - described
         if (
             collected.changes is not None
             and not self.relays.anew
-            and self._doubt_channels(collected.changes, self.relays.channels, seen=0)
+            and self._doubt_channels(collected.changes, self.relays.channels, seen=len(gone))
         ):
             self.relays.give_up()
         return bool(self.relays.anew)

@@ -152,6 +152,8 @@ def test_a_server_that_comes_back_is_asked_again(
     [answer] = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
     assert answer["error"] == {"unreachable": True}
     assert before <= answer["received_at"] <= received
+    # A server that was never reached: its journal does not begin in 1970.
+    assert received <= answer["ts"] <= steady_clock_us()
 
 
 @pytest.mark.parametrize("has_waited", [True, False])
@@ -232,6 +234,109 @@ def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> Non
     kinds = ["observer", "relay", "heartbeat", "gap", "channel", "relay", "log_status"]
     assert [one["kind"] for one in records] == kinds
     assert watch.asked == [request, request]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_row_that_is_the_first_to_name_a_channel_is_taken_again(
+    tmp_path: Path, *, is_there: bool
+) -> None:
+    """A relay log that is opened after a row may be another than the row is of, as after RESET."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, print, lambda: 1)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=lambda: 1, from_oldest=False
+    )
+    scheduler = CollectionScheduler(journal, history, TailOptions(), None)
+    request, watch = CollectRequest("c1", 0), Asked()
+    group = event(EventType.XID, bytes(8))
+    (tmp_path / "relay-new.000003").write_bytes(HEAD + group)
+    channel = {"channel": "new", "action": "change_source", "source_uuid": "b"}
+    file, position = "relay-new.000003", len(HEAD + group)
+
+    def answer() -> None:
+        """Have a row of the present position; the statements are counted after it."""
+        scheduler.hand_on(cast("ServerWatch", watch))
+        place = {"channel_name": "NEW", "relay_log_file": file, "relay_log_position": position}
+        row = {"LOCAL": {}, "REPLICATION": {"channels": [place] if is_there else []}}
+        status = [{"Channel_Name": "new", "Relay_Log_File": file}] if is_there else []
+        body = {"collection_id": "c1", "requested_at": 0, "row": row, "replica_status": status}
+        channels = [channel] if is_there else []
+        scheduler.collected(Collected(request, body, 1, channels=channels, changes=changes))
+
+    scheduler.ask(request)
+    changes = 1
+    answer()
+    # RESET REPLICA, and START: what the row names has gone with its groups.
+    (tmp_path / file).unlink()
+    (tmp_path / "relay-new.000001").write_bytes(HEAD)
+    file, position, changes = "relay-new.000001", len(HEAD), 2
+    scheduler.settle()
+    if is_there:
+        assert history.wants_channels
+        for ts in (2, 3):
+            history.describe_channels(ChannelsRead(ts, [channel], changes))
+        history.note_log_end(LogEnd(4, None, 0, ("", 0)))
+        history.release(None)
+        answer()
+        scheduler.settle()
+    assert (1, 1 + is_there) == (scheduler.answers, len(watch.asked))
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
+    seen = [one.get("type") or one["kind"] for one in records]
+    of_channel = ["heartbeat", "gap", "channel", "FORMAT_DESCRIPTION"] if is_there else []
+    assert ["observer", *of_channel, "log_status"] == seen
+    relays.forget()
+
+
+def test_a_channel_that_is_made_or_removed_tells_nothing_of_another(tmp_path: Path) -> None:
+    """The one statement that was counted was for that one: the other was not begun anew unseen."""
+    sink = MemorySink()
+    notices: list[str] = []
+    state = TailState(epoch=1)
+    journal = TailJournal("a", sink, state, state_file=None, clock=time.monotonic)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, notices.append, lambda: 1)
+    history = ServerHistory(
+        "a", journal, relays, notice=notices.append, clock_us=lambda: 1, from_oldest=False
+    )
+    for name in ("old", "new"):
+        (tmp_path / f"relay-{name}.000001").write_bytes(HEAD)
+
+    def is_late(ts: int, changes: int, *names: str) -> bool:
+        """Have a row that names these channels."""
+        places = [
+            {
+                "channel_name": name,
+                "relay_log_file": f"relay-{name}.000001",
+                "relay_log_position": len(HEAD),
+            }
+            for name in names
+        ]
+        body = {
+            "row": {"REPLICATION": {"channels": places}},
+            "replica_status": [{"Channel_Name": name} for name in names],
+        }
+        channels = [{"channel": name, "action": "change_source"} for name in names]
+        collected = Collected(CollectRequest("c", 0), body, ts, channels=channels, changes=changes)
+        if not history.is_row_late(collected):
+            assert history.record_shown(collected)
+            return False
+        for later in (ts, ts + 1):
+            history.describe_channels(ChannelsRead(later, channels, changes))
+        history.note_log_end(LogEnd(ts + 2, None, 0, ("", 0)))
+        history.release(None)
+        return True
+
+    assert is_late(1, 7, "old")  # nothing had counted before
+    assert not is_late(5, 7, "old")
+    del notices[:]
+    assert is_late(10, 8, "old", "new")
+    assert not is_late(15, 8, "old", "new")
+    assert not is_late(20, 9, "old")
+    assert [] == notices
+    assert is_late(25, 11, "old")
+    assert "'old' may have begun anew" in notices[0]
+    relays.forget()
 
 
 class Asked:
