@@ -36,6 +36,14 @@ class ChannelBaselines:
     applied_lost: GtidSet = GtidSet.EMPTY
     """Reported as passed by the applier but never executed."""
     fallen: dict[str, LogCoordinates] = field(default_factory=dict)
+    is_left: bool = False
+    """Whether the channel got another source since the last row."""
+    left_at: LogCoordinates | None = None
+    """The flushed relay log coordinates before that, None not known: whether the relay log has
+    begun anew is seen by them."""
+    former_until: LogCoordinates | None = None
+    """Until the applier has passed these relay log coordinates, Exec_Source_Log_Pos may be of the
+    source that the channel had before; None: it is not."""
     source_uuid: str | None = None
     auto_position: bool | None = None
     is_filtered: bool = False
@@ -55,6 +63,8 @@ class ChannelBaselines:
             auto_position=self.auto_position,
             is_filtered=self.is_filtered,
             source_instance=self.source_instance,
+            is_left=self.is_left,
+            former_until=self.former_until,
         )
 
 

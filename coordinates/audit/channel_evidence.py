@@ -74,6 +74,7 @@ def channel_evidence(
         sync_source_info=row.server.number("sync_source_info"),
         previous={name: value for name, value in previous.items() if value is not None},
         fallen=dict(history.fallen),
+        executes_former=history.former_until is not None,
         **({"doubt": Undecided(NO_RELAY)} if relay is None else _shown(row, state, relay, history)),
     )
 
@@ -92,7 +93,9 @@ def _shown(
         "relay_end": end,
         "journal_relay": before,
         "doubt": _relay_doubt(state.relay, before, relay),
-        "journal_read": _read_end(relay, state.executed),
+        "journal_read": None
+        if history.former_until is not None
+        else _read_end(relay, state.executed),
         "journal_retrieved": relay.received.freeze() | relay.arriving()
         if relay.received_is_complete
         else None,

@@ -103,6 +103,7 @@ class QueuedRun:
             counts which, in order.
         unproven: What the replica had executed or received before it asked anew, as far as no row
             shows it since: it may have lost that.
+        sender: server_id of the server that sent them, None not known.
     """
 
     base_name: str | None
@@ -116,6 +117,7 @@ class QueuedRun:
     asks_anew: bool = False
     after: tuple[tuple[int, int], ...] = ()
     unproven: GtidSet = GtidSet.EMPTY
+    sender: int | None = None
 
     def count_until(self, ts: int) -> int:
         """How many groups, from the first on, may have been queued at `ts` or before."""

@@ -322,7 +322,8 @@ class FleetEventReader:
         if action in FORGETS_COORDINATES:
             channel.coordinates_ts = event.ts
         if action == "reset":
-            channel.read = channel.executed = channel.former = None
+            channel.read = channel.former_read = None
+            channel.executes_former = False
         channel.lineage = body.get("channel_lineage", channel.lineage)
         if action == "reset_all":
             self.comparisons.queue_groups(
@@ -370,9 +371,6 @@ class FleetEventReader:
             channel = member.replica.channels.get(name) or ReplicaChannel(name)
             key = channel.key or source_key(summary.get("source_instance"), None)
             read, done = _coordinates(summary, "read"), _coordinates(summary, "exec")
-            former = frozenset[str]()
-            if channel.former is not None:
-                former = channel.former.among(read, done)
             found = ImageChannel(
                 instance_id=event.instance_id,
                 at=JournalPosition.of(event),
@@ -381,7 +379,7 @@ class FleetEventReader:
                 executed=done,
                 coordinates_ts=channel.coordinates_ts,
                 is_filtered=channel.is_filtered,
-                former=former,
+                former=channel.former(read),
             )
             sources = () if key is None else (key,)
             self.comparisons.enqueue(event.instance_id, name, sources, found)

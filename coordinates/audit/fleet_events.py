@@ -48,7 +48,8 @@ class FleetEventKind(str, Enum):
     (``renamed``). body: ``binlog_lineage``, ``reason``."""
     RECEIVED = "received"
     """Complete groups queued in a relay log. body: ``channel``, ``channel_lineage``,
-    ``source_base_name``, ``source_file_number``, ``follows_hole`` (bool: part of the relay log is
+    ``source_base_name``, ``source_file_number``, ``sender_server_id`` (None unknown: of the server
+    that the receiver was connected to), ``follows_hole`` (bool: part of the relay log is
     missing before the first of them), ``sids``. Arrays: ``group_source_end`` (int64, the source
     position after the group, -1 unknown), ``group_sid``, ``group_gno``, ``group_server_id``,
     ``group_commit_ts`` and ``group_is_empty`` as in LOGGED, ``group_type`` (int32, the event that
@@ -67,8 +68,9 @@ class FleetEventKind(str, Enum):
     and log_replica_updates) and ``channels``: list of {``channel``, ``channel_lineage``,
     ``source_uuid``, ``source_instance`` and ``source_server_id`` (None unknown), ``auto_position``
     (bool), ``filtered`` (bool), ``retrieved_gtid_set``, ``read_source_log_file``,
-    ``read_source_log_pos``, ``exec_source_log_file``, ``exec_source_log_pos``}; a value that is
-    missing, or that failed a check of tier 0 to 3, is None."""
+    ``read_source_log_pos``, ``exec_source_log_file``, ``exec_source_log_pos``,
+    ``executes_former`` (bool: the last two may be of the source that the channel had before)}; a
+    value that is missing, or that failed a check of tier 0 to 3, is None."""
     NO_STATUS = "no_status"
     """A collection that brought no row. body: ``collection_id``, ``reason``."""
     CLONE = "clone"

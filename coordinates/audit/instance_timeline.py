@@ -63,6 +63,8 @@ class InstanceTimeline:
     """The cluster that its producer counts it to, None not known."""
     group_uuid: str | None = None
     server_id: int | None = None
+    server_ids: set[int] = field(default_factory=set)
+    """All that it ever had, as far as known."""
     sids: list[str] = field(default_factory=list)
     files: dict[tuple[int, int], BinlogFile] = field(default_factory=dict)
     event_count: int = 0
@@ -126,6 +128,7 @@ class InstanceTimeline:
         """Take over what the instance said of itself; True when its `server_uuid` is news."""
         if isinstance(server_id, int):
             self.server_id = server_id
+            self.server_ids.add(server_id)
         if not server_uuid:
             return False
         last = self.identities[-1] if self.identities else None

@@ -54,6 +54,7 @@ class Run:
     connects: bool
     begins: bool
     asks_anew: bool
+    sender: int | None = None
     ends: list[npt.NDArray[Any]] = field(default_factory=list)
     sid: list[npt.NDArray[Any]] = field(default_factory=list)
     gno: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -66,41 +67,33 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class FormerCoordinates:
-    """What a channel's coordinates were in rows when it was given, or found, another source.
+class FormerRead:
+    """What a channel had read when it was given, or found, another source.
 
     Behind one address another server may answer, and a receiver may go over to another source by
-    itself: the relay logs stay, and what is in them of the former source is still applied.
+    itself: until it has received something, the row still has the coordinates of before.
 
     Attributes:
-        read, executed: In the last row before; None: not known.
-        read_first: What the first row after it showed as read; None: there was none yet.
+        before: In the last row before; None: not known.
+        first: In the first row after it; None: there was none yet.
     """
 
-    read: Coordinates | None
-    executed: Coordinates | None
-    read_first: Coordinates | None = None
+    before: Coordinates | None
+    first: Coordinates | None = None
 
-    def among(self, read: Coordinates | None, executed: Coordinates | None) -> frozenset[str]:
-        """Which of a row's coordinates may still be of the former source."""
-        is_first = self.read_first in (None, read)
-        is_read = is_first and _may_follow(read, self.read)
-        is_executed = _may_follow(executed, self.executed) and (is_read or executed != read)
-        return frozenset(
-            name for name, may_be in (("read", is_read), ("executed", is_executed)) if may_be
-        )
-
-
-def _may_follow(now: Coordinates | None, before: Coordinates | None) -> bool:
-    """Whether coordinates may be of the log that others are of, and later."""
-    if now is None or before is None:
-        return True
-    try:
-        base_name, number = parse_log_file_name(now[0])
-        base_before, number_before = parse_log_file_name(before[0])
-    except CoordinateError:
-        return bool(now[0])  # without a file the relay logs are gone, too
-    return base_name == base_before and (number, now[1]) >= (number_before, before[1])
+    def may_be(self, read: Coordinates | None) -> bool:
+        """Whether coordinates may still be of the former source."""
+        if self.first not in (None, read):
+            return False
+        if read is None or self.before is None:
+            return True
+        try:
+            base_name, number = parse_log_file_name(read[0])
+            base_before, number_before = parse_log_file_name(self.before[0])
+        except CoordinateError:
+            return bool(read[0])  # without a file the relay logs are gone, too
+        is_later = (number, read[1]) >= (number_before, self.before[1])
+        return base_name == base_before and is_later
 
 
 @dataclass(slots=True)
@@ -123,8 +116,9 @@ class ReplicaChannel:
         begun_ts: When its relay log was last seen to begin anew: what is in it came later.
         first_queued: The first group since the instance's data was cloned.
         received: GTIDs of everything that it has ever queued.
-        read, executed: Source coordinates in the last row.
-        former: What they were when another source was found, until they are of that one.
+        read: Source coordinates that the receiver had in the last row.
+        former_read: Those of when another source was found, until they are of that one.
+        executes_former: Whether what the applier executes may still be of the source before.
     """
 
     name: str
@@ -149,8 +143,8 @@ class ReplicaChannel:
     unproven: GtidSet = GtidSet.EMPTY
     earlier_runs: int = 0
     read: Coordinates | None = None
-    executed: Coordinates | None = None
-    former: FormerCoordinates | None = None
+    former_read: FormerRead | None = None
+    executes_former: bool = False
 
     @property
     def key(self) -> str | None:
@@ -189,18 +183,35 @@ class ReplicaChannel:
         self.asks_anew = self.auto_position is True
 
     def _leave_source(self) -> None:
-        executed = self.executed if self.former is None else self.former.executed
-        self.former = FormerCoordinates(self.read, executed)
+        self.former_read = FormerRead(self.read)
+        self.executes_former = True
 
-    def place(self, read: Coordinates | None, executed: Coordinates | None) -> frozenset[str]:
-        """A row's coordinates: which of them may still be of the source of before."""
-        self.read, self.executed = read, executed
-        if self.former is None:
-            return frozenset()
-        among = self.former.among(read, executed)
-        first = read if self.former.read_first is None else self.former.read_first
-        self.former = replace(self.former, read_first=first) if among else None
+    def place(self, read: Coordinates | None, *, executes_former: bool) -> frozenset[str]:
+        """Take a row's coordinates.
+
+        Args:
+            read: The receiver's.
+            executes_former: Whether those of the applier may be of the source before: it has not
+                passed what was in the relay log when the channel found its present one.
+
+        Returns:
+            As ``former``.
+        """
+        self.read, self.executes_former = read, executes_former
+        among = self.former(read)
+        if self.former_read is not None:
+            first = read if self.former_read.first is None else self.former_read.first
+            self.former_read = replace(self.former_read, first=first) if "read" in among else None
         return among
+
+    def former(self, read: Coordinates | None) -> frozenset[str]:
+        """Which of "read" and "executed" may still be of the source that the channel had before."""
+        is_read = self.former_read is not None and self.former_read.may_be(read)
+        return frozenset(
+            name
+            for name, may_be in (("read", is_read), ("executed", self.executes_former))
+            if may_be
+        )
 
     def begin_anew(self, ts: int, unproven: GtidSet) -> None:
         """What it had received is given up, and the source is asked for what is missing."""
@@ -230,13 +241,15 @@ class ReplicaChannel:
     ) -> None:
         """Complete groups were queued after a time; `sid` indexes the instance's table."""
         base_name, number = body["source_base_name"], body["source_file_number"]
+        sender = body.get("sender_server_id")
         ends = arrays["group_source_end"]
         if not len(ends):
             return
         last = self.runs[-1] if self.runs else None
-        is_new = last is None or (last.base_name, last.file_number) != (base_name, number)
+        file = base_name, number, sender
+        is_new = last is None or (last.base_name, last.file_number, last.sender) != file
         if last is None or is_new or self.connects or self.begins:
-            last = Run(base_name, number, self.connects, self.begins, self.asks_anew)
+            last = Run(base_name, number, self.connects, self.begins, self.asks_anew, sender)
             self.runs.append(last)
             self.connects = self.begins = self.asks_anew = False
         after = max(after, self.begun_ts)
@@ -276,6 +289,7 @@ class ReplicaChannel:
                 asks_anew=run.asks_anew,
                 after=tuple(run.after),
                 unproven=self.unproven if number >= self.earlier_runs else GtidSet.EMPTY,
+                sender=run.sender,
             )
             for number, run in enumerate(self.runs)
         )

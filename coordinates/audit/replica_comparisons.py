@@ -181,10 +181,10 @@ class ReplicaComparisons:
             gtid_executed=sets[0] if is_logged and not channel.is_filtered else None,
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,
-            former=channel.place(read, done),
+            former=channel.place(read, executes_former=bool(values.get("executes_former"))),
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
-        if row.executed is not None and row.executed[0]:
+        if row.executed is not None and row.executed[0] and "executed" not in row.former:
             member.replica.applied_to[channel.name] = AppliedTo(
                 channel.key, at.ts, row.executed, row.coordinates_ts
             )

@@ -456,6 +456,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
                 "read_source_log_pos": read.position if read else None,
                 "exec_source_log_file": executed.file_name if executed else None,
                 "exec_source_log_pos": executed.position if executed else None,
+                "executes_former": history.former_until is not None,
             }
         )
     audit.reporter.fleet_event(

@@ -354,6 +354,25 @@ def _follow_relay(
         # A new connection by GTID set begins at an earlier file, and Exec_Source_Log_Pos follows
         # when the applier comes there.
         history.executed = None
+    if None not in (history.source_uuid, state.source_uuid) and (
+        history.source_uuid != state.source_uuid
+    ):
+        history.is_left, history.left_at = True, history.relay
+    if history.is_left:
+        # The receiver alone may be pointed elsewhere: then the relay log goes on, and the applier
+        # is in what the source before has sent.
+        left_at, relay_at = history.left_at, state.relay
+        if relay_at is not None and (
+            left_at is None or left_at.base_name != relay_at.base_name or left_at <= relay_at
+        ):
+            history.former_until = relay_at
+        history.is_left, history.left_at = False, None
+    if history.former_until is not None:
+        history.executed = None
+        if not same_family(history.former_until, state.relay) or (
+            state.applied is not None and history.former_until <= state.applied
+        ):
+            history.former_until = None
 
 
 def _remember_channel(

@@ -238,6 +238,7 @@ class ServerRecordReader(InstanceState):
             self.collections.progress("channel_administered", name=name, action=str(action))
         channel = self.baselines.channel(name)
         relay = self.relay(name)
+        left_at, left_uuid = channel.relay, channel.source_uuid
         was_unseen = relay.base_name is None or not relay.received_is_complete
         if action in LINEAGE_ACTIONS:
             relay.begin_lineage()
@@ -256,6 +257,8 @@ class ServerRecordReader(InstanceState):
             channel.source_instance = body.get("source_instance")
             channel.auto_position = bool(body.get("auto_position", True))
             channel.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
+            if left_uuid is not None and channel.source_uuid != left_uuid:
+                channel.is_left, channel.left_at = True, left_at or channel.left_at
         if action in ("reconnect", "start_receiver"):
             relay.reconnected()
         if action in ("start_receiver", "stop_receiver", *LINEAGE_ACTIONS):

@@ -68,6 +68,7 @@ class RelayReader(LogReader):
         source_base: Base name of the source's file being copied, None not known.
         source_number: Its number.
         source_end: Source position after the last event, 64 bits, -1 not known.
+        sender: server_id of the server that the receiver was connected to, -1 not known.
         source_high: Highest (file number, position) read of the source; relay log recovery gives
             up what was received, not what was executed of it.
         has_missed: Whether events were not seen, so that more may have been read than
@@ -99,6 +100,7 @@ class RelayReader(LogReader):
     """Whether the server was stopped in order and started since the last head."""
     source_base: str | None = None
     source_end: int = ABSENT
+    sender: int = ABSENT
     source_high: tuple[int, int] = (ABSENT, ABSENT)
     has_missed: bool = False
     has_fallen: bool = False
@@ -152,6 +154,7 @@ class RelayReader(LogReader):
             if event.type == EventType.FORMAT_DESCRIPTION:
                 if not is_own and event.start > FIRST_POSITION:
                     self.interrupt_group()
+                    self._name_sender(event)
                 return Mark.FRAMING
             if event.type == EventType.ROTATE:
                 return self._read_rotate(event, text or "")
@@ -184,6 +187,8 @@ class RelayReader(LogReader):
                 self.drop_open_group()
             self.may_step_back = True
         self.emit_gathered()
+        if event.flags & FLAG_ARTIFICIAL:
+            self._name_sender(event)
         is_back = base_name != self.source_base or (number, position) < (
             self.source_number,
             self.source_end,
@@ -198,6 +203,12 @@ class RelayReader(LogReader):
         self.has_unpositioned = False
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         return Mark.FRAMING
+
+    def _name_sender(self, event: Event) -> None:
+        """What a new connection begins with names the server that it is to, and so do new files."""
+        if event.server_id > 0 and event.server_id != self.sender:
+            self.emit_gathered()
+            self.sender = event.server_id
 
     def _move_source(self, event: Event) -> None:
         """Follow the source position; it may fall only when the receiver has connected anew."""
@@ -328,6 +339,7 @@ class RelayReader(LogReader):
                 "channel_lineage": self.lineage,
                 "source_base_name": self.source_base,
                 "source_file_number": self.source_number,
+                "sender_server_id": None if self.sender < 0 else self.sender,
                 "follows_hole": self.follows_hole,
                 "sids": sids,
             },
@@ -448,7 +460,7 @@ class RelayReader(LogReader):
         self.window.clear()
         self.window.has_forgotten = False
         self.source_base = None
-        self.source_end = self.position_end = ABSENT
+        self.source_end = self.position_end = self.sender = ABSENT
         self.source_high = (ABSENT, ABSENT)
         self.has_missed = False
 
@@ -466,7 +478,7 @@ class RelayReader(LogReader):
         """Records are missing, maybe a ROTATE of the source among them: its file is not known."""
         super().mark_gap()
         self.source_base = None
-        self.source_number = self.source_end = self.position_end = ABSENT
+        self.source_number = self.source_end = self.position_end = self.sender = ABSENT
         self.has_fallen = self.has_restarted = False
 
     def lose_continuity(self) -> None:

@@ -32,6 +32,11 @@ GTID_ONLY = reason("gtid_only", "the channel does not persist positions (GTID_ON
 RELAY_MISSED = reason(
     "relay_missed", "part of the relay log was missed before the row", Lack.RELAY_LOG
 )
+FORMER_SOURCE = reason(
+    "coordinates_of_former_source",
+    "the coordinates may still belong to the source that the channel had before",
+    Lack.NEXT_ROW,
+)
 BY_GTID_SET = reason(
     "by_gtid_set",
     "by GTID set a new connection begins at an earlier position, and no event of the channel's"
@@ -99,6 +104,7 @@ class ChannelEvidence:
         received_before: What the relay log had received at the previous row.
         previous: Of the last accepted row of the channel, ``relay`` and ``executed``.
         fallen: Later ones, reported as fallen.
+        executes_former: Whether the applier may be in what the source before has sent.
     """
 
     relay: LogCoordinates | None = None
@@ -130,6 +136,7 @@ class ChannelEvidence:
     received_before: GtidSet | None = None
     previous: Mapping[str, LogCoordinates] = field(default_factory=dict)
     fallen: Mapping[str, LogCoordinates] = field(default_factory=dict)
+    executes_former: bool = False
 
     scope: ClassVar = "channel"
 
@@ -181,11 +188,11 @@ class ChannelEvidence:
         " STATUS. Beyond the read position nothing can have been applied."
     ),
     undecided_when=(
-        "one of the two was not read, their base names differ (after a failover, old groups are"
-        " still being applied), the channel is gtid_only and keeps no positions, or the relay"
-        " log was not observed, or not all of it, and the channel may ask by GTID set: a new"
-        " connection begins further back than what is applied; or the executed one is beyond 4"
-        " GiB, modulo which a relay log names positions"
+        "one of the two was not read, old groups are still being applied after the receiver was"
+        " pointed to another source, whose base name may differ, the channel is gtid_only and"
+        " keeps no positions, or the relay log was not observed, or not all of it, and the channel"
+        " may ask by GTID set: a new connection begins further back than what is applied; or the"
+        " executed one is beyond 4 GiB, modulo which a relay log names positions"
     ),
     sources=("WL#2775, Master_info and Relay_log_info",),
     remedy=(
@@ -219,6 +226,8 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
         return Undecided(GTID_ONLY)
     if e.read is None or e.executed is None or not same_family(e.read, e.executed):
         return Undecided(NOT_READ)
+    if e.executes_former:
+        return Undecided(FORMER_SOURCE)
     if e.executed <= e.read:
         return HOLDS
     if e.journal_read is not None and same_family(e.journal_read, e.executed):

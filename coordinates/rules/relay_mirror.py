@@ -55,6 +55,12 @@ QUEUED_GROUPS_UNSEEN = reason(
     "the source's groups around queued ones were not observed",
     Lack.BINARY_LOG,
 )
+QUEUED_FROM_ANOTHER = reason(
+    "queued_from_another",
+    "groups were queued from a server of server_id {server_id}, and the channel's source is"
+    " another one: it was changed while the relay log went on",
+    Lack.SERVER,
+)
 FILE_BETWEEN_FORGOTTEN = reason(
     "file_between_forgotten",
     "a file of the source between queued groups is not remembered",
@@ -98,7 +104,8 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
         " GTIDs do not stop it."
     ),
     undecided_when=(
-        "the source is not observed, its journal has a gap or has not reached the groups in"
+        "the source is not observed, or another server has sent the groups, as before the receiver"
+        " alone was pointed elsewhere; its journal has a gap or has not reached the groups in"
         " question, or begins, or goes on after a gap or with another log, after they were queued,"
         " its events of that file are no longer remembered, relay events have no log_pos,"
         " or the file has more than 4 GiB, modulo which a relay log names positions"
@@ -209,6 +216,12 @@ class _Mirror:
         if run.begins or run.asks_anew:
             self.asks_anew = run.asks_anew
         self.unproven = run.unproven
+        known = self.source.server_ids
+        if run.sender is not None and known and run.sender not in known:
+            self.undecided = Undecided(QUEUED_FROM_ANOTHER, server_id=run.sender)
+            self.last = self.high = None
+            self.asks_anew = False
+            return
         doubtful = run.count_until(self.state.log_since_ts + self.queued.earlier_us)
         if doubtful:
             # Of the log that they were queued from nothing may be known: they are held against

@@ -22,7 +22,7 @@ from tallystick.coordinates.rules.between import (
     forgotten,
     is_older_than_lineage,
 )
-from tallystick.coordinates.rules.channel import applied_relay_gtids_executed
+from tallystick.coordinates.rules.channel import FORMER_SOURCE, applied_relay_gtids_executed
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
@@ -46,11 +46,6 @@ COORDINATES_OF_ENDED_LOG = reason(
     "coordinates_of_ended_log",
     "the coordinates may belong to a binary log of the source that has ended",
     Lack.LINEAGE,
-)
-COORDINATES_OF_FORMER_SOURCE = reason(
-    "coordinates_of_former_source",
-    "the coordinates may still belong to the source that the channel had before",
-    Lack.NEXT_ROW,
 )
 SOURCE_JOURNAL_GAP = reason("source_journal_gap", "the source's journal has a gap", Lack.JOURNAL)
 SOURCE_FILE_FORGOTTEN = reason(
@@ -154,9 +149,12 @@ def wrong_coordinates(
         kind = kind_at(against.source, state, coordinates, since=row.coordinates_ts)
         if isinstance(kind, Undecided):
             unknown = unknown or kind
+        elif name == "executed" and name in row.former:
+            # Also where they look right: what is before them is not known to be executed.
+            unknown = unknown or Undecided(FORMER_SOURCE)
         elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
             if name in row.former:
-                unknown = unknown or Undecided(COORDINATES_OF_FORMER_SOURCE)
+                unknown = unknown or Undecided(FORMER_SOURCE)
                 continue
             if against.may_be_of_another_log(state, row.at.ts):
                 unknown = unknown or Undecided(LOG_UNKNOWN_THEN)
@@ -269,8 +267,6 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     fresh = omitted - against.memory.reported
     if not fresh:
         return against.nothing_new(omitted)
-    if "executed" in row.former:
-        return Undecided(COORDINATES_OF_FORMER_SOURCE)
     if against.may_be_of_another_log(state, row.at.ts):
         return Undecided(LOG_UNKNOWN_THEN)
     return against.report(

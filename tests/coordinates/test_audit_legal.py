@@ -761,3 +761,61 @@ def test_an_applier_goes_back_with_a_receiver_that_connects_by_gtid_set(by_set: 
     ]
     fell = ("broken", "fell") if by_set is False else ("undecided", "by_gtid_set")
     assert [("holds", ""), fell, ("holds", "")] == checks
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+@pytest.mark.parametrize("has_relay_log", [True, False])
+def test_an_applier_is_behind_a_receiver_that_was_pointed_elsewhere(
+    has_relay_log: bool, is_told: bool
+):
+    """CHANGE REPLICATION SOURCE of the receiver alone, or another server behind the address.
+
+    The relay log goes on: until the applier has passed what was in it, what it executes is of the
+    source before, and then it goes back, or forward, to where the present one has begun.
+    """
+    journal, relay, _ = replica()
+    journal.row(replica_status=journal.replica_status(Source_UUID=UUID_B))
+    left, executed = relay.coordinates, relay.source
+    assert executed is not None
+    relay.connect("binlog.000001")
+    if is_told:
+        change = {"channel": "", "action": "change_source", "auto_position": False}
+        journal.record("channel", source_uuid=UUID_C, **change)
+    read = {"Source_UUID": UUID_C, "Source_Log_File": "binlog.000001", "Read_Source_Log_Pos": 157}
+    applied = {"Relay_Log_File": left[0], "Relay_Log_Pos": left[1]}
+    relay.flush()
+    for _ in range(2):
+        journal.row(replica_status=journal.replica_status(**read, **applied, **at(executed)))
+    passed = {"Relay_Log_File": relay.file, "Relay_Log_Pos": relay.end}
+    for _ in range(2):
+        behind = at(("binlog.000001", 157))
+        journal.row(replica_status=journal.replica_status(**read, **passed, **behind))
+    if not has_relay_log:
+        journal.records = [one for one in journal.records if one["kind"] != "relay"]
+    result = audit(journal)
+    assert [] == result.broken
+    rule = "exec_source_pos_within_read"
+    checks = [check for cut in result.cuts for check in cut.checks if check.rule == rule]
+    reasons = ["coordinates_of_former_source"] * 2
+    assert reasons == [one.reason for one in checks if one.reason == reasons[0]]
+    assert "" == checks[-1].reason
+
+
+def at(executed: tuple[str, int]) -> dict[str, Any]:
+    """Columns of SHOW REPLICA STATUS."""
+    return {"Relay_Source_Log_File": executed[0], "Exec_Source_Log_Pos": executed[1]}
+
+
+def test_an_applier_goes_back_later_than_the_receiver_that_connects_by_gtid_set():
+    """With SOURCE_DELAY rows lie between the new connection and the applier's coming to it."""
+    journal, relay, _ = replica()
+    journal.row(replica_status=journal.replica_status())
+    left, executed = relay.coordinates, relay.source
+    assert executed is not None
+    relay.open(relay.number + 1)
+    relay.connect("binlog.000001")
+    applied = {"Relay_Log_File": left[0], "Relay_Log_Pos": left[1]}
+    for _ in range(2):
+        journal.row(replica_status=journal.replica_status(**applied, **at(executed)))
+    journal.row(replica_status=journal.replica_status(**at(("binlog.000001", 4))))
+    assert [] == audit(journal).broken

@@ -650,6 +650,28 @@ class TestSourceCoordinateValid:
         if not is_valid:
             assert output.findings[0].witness == f"s-bin.000001:{position}"
 
+    @pytest.mark.parametrize("name", ["source_coordinate_valid", "applied_relay_gtids_executed"])
+    @pytest.mark.parametrize("is_earlier", [True, False])
+    def test_what_is_executed_of_an_earlier_source_is_not_held_against_this_one(
+        self, is_earlier, name
+    ):
+        """The receiver was pointed elsewhere, and the applier has not come to that yet."""
+        source, replica = fleet_of_two()
+        beyond = 1 if name == "source_coordinate_valid" else 0
+        fields = {
+            "exec_source_log_file": "s-bin.000001",
+            "exec_source_log_pos": end_of(3) + beyond,
+            "executes_former": is_earlier,
+        }
+        for _ in range(2):
+            replica.status(f"{A}:1", replica.says(source, f"{A}:1-3", **fields))
+            source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert (name in names(output)) == (not is_earlier)
+        assert not (is_earlier and output.findings)
+        reasons = {one.check.reason for one in output.checks}
+        assert ("coordinates_of_former_source" in reasons) == is_earlier
+
     @pytest.mark.parametrize(
         ("kind", "beyond", "is_valid"),
         [("exec", 0, True), ("exec", 8, False), ("exec", EVENT_LENGTH, False), ("read", 8, False)],
@@ -722,10 +744,10 @@ class TestSourceCoordinateValid:
         ("later", "is_broken"),
         [
             ([], False),
-            ([(end_of(5), end_of(5))], False),  # nothing was received yet
-            ([(end_of(2), end_of(5))], False),  # the applier still has groups of the one before
-            ([(end_of(2), end_of(2) + 7)], True),  # it went back: to the new one's coordinates
-            ([(end_of(6), end_of(6))], True),  # something was received, and all is applied
+            ([(end_of(5), end_of(5), True)], False),  # nothing was received yet
+            ([(end_of(2), end_of(5), True)], False),  # the applier has groups of the one before
+            ([(end_of(2), end_of(2) + 7, False)], True),  # it went back: to the new one's
+            ([(end_of(6), end_of(2), False)], True),  # something was received
         ],
     )
     def test_coordinates_may_be_of_the_source_before(self, by, later, is_broken):
@@ -742,7 +764,7 @@ class TestSourceCoordinateValid:
         source.log(f"{A}:1", f"{A}:2", server_id=1)
         replica.administer("change_source", source_uuid=A)
 
-        def says(of: Journal, read: int, executed: int) -> dict[str, Any]:
+        def says(of: Journal, read: int, executed: int, *, is_former: bool) -> dict[str, Any]:
             file = "s-bin.000001"  # of both servers
             return replica.says(
                 of,
@@ -751,13 +773,14 @@ class TestSourceCoordinateValid:
                 read_source_log_pos=read,
                 exec_source_log_file=file,
                 exec_source_log_pos=executed,
+                executes_former=is_former,
             )
 
-        replica.status(f"{A}:1-5", says(before, end_of(5), end_of(4)))
+        replica.status(f"{A}:1-5", says(before, end_of(5), end_of(4), is_former=False))
         if by == "change_source":
             replica.administer("change_source", source_uuid=C)
-        for read, executed in [(end_of(5), end_of(4)), *later]:
-            replica.status(f"{A}:1-5", says(source, read, executed))
+        for read, executed, is_former in [(end_of(5), end_of(4), True), *later]:
+            replica.status(f"{A}:1-5", says(source, read, executed, is_former=is_former))
         for journal in (before, source):
             journal.status(f"{A}:1-5")
         output = audit(before, source, replica)
@@ -775,7 +798,13 @@ class TestSourceCoordinateValid:
                 for name, end in (("read", end_of(read)), ("exec", end_of(4)))
                 for part, value in (("file", "s-bin.000001"), ("pos", end))
             }
-            said = replica.says(None, None, source_uuid=server_uuid, **coordinates)
+            said = replica.says(
+                None,
+                None,
+                source_uuid=server_uuid,
+                executes_former=not is_applied or read != 4,
+                **coordinates,
+            )
             replica.status(f"{A}:1:4", said)
         source.status(f"{A}:1-4")
         found = ["applied_relay_gtids_executed"] if is_applied else []
@@ -1334,6 +1363,26 @@ class TestRelayMirrorsSource:
         if is_broken:
             assert output.findings[0].witness == f"{A}:2"
             assert output.findings[0].at == f"s-bin.000001:{end_of(2)} omitted"
+
+    @pytest.mark.parametrize("sender", [1, 7, None])
+    def test_groups_of_another_server_are_not_held_against_the_source(self, sender):
+        """The receiver alone was pointed elsewhere: what it had queued until then is of there."""
+        source, replica = fleet_of_two(groups=5)
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"), sender=1)
+        replica.receive(source, (3, f"{B}:9"), (5, f"{B}:11"), sender=sender)
+        replica.receive(source, (4, f"{A}:4"), (5, f"{A}:5"), sender=1)
+        executed = f"{A}:3"
+        output = self.row(source, replica, executed, f"{A}:1-5")
+        assert names(output) == ([] if sender == 7 else ["relay_mirrors_source"])
+        reasons = {one.check.reason for one in output.checks}
+        assert ("queued_from_another" in reasons) == (sender == 7)
+
+    def test_a_source_keeps_the_groups_that_it_sent_under_an_earlier_server_id(self):
+        """SET GLOBAL server_id: the connection that was made before goes on."""
+        source, replica = fleet_of_two(groups=2)
+        source.server_id = 7
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:9"), sender=1, server_id=1)
+        assert names(self.row(source, replica)) == ["relay_mirrors_source"]
 
     def test_what_a_hole_of_the_relay_log_may_hide_is_not_omitted(self):
         """The hole is a finding of its own; after it omissions are found again."""

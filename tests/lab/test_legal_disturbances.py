@@ -103,6 +103,14 @@ def point_elsewhere_and_back(lab: Lab) -> None:
         on(lab, REPLICA_2, "STOP REPLICA", change, "START REPLICA")
 
 
+def point_a_receiver_elsewhere_and_back(lab: Lab) -> None:
+    """The receiver alone: the relay log goes on, and the applier in what was received before."""
+    ports = {name: address.port for name, address in lab.addresses().items()}
+    for source in (SOURCE_A, REPLICA_1):
+        change = f"CHANGE REPLICATION SOURCE TO SOURCE_PORT = {ports[source]}"
+        on(lab, REPLICA_2, "STOP REPLICA IO_THREAD", change, "START REPLICA IO_THREAD")
+
+
 def reset_replicas(lab: Lab) -> None:
     """All relay logs are thrown away, and what is not executed comes again."""
     for channel in CHANNELS:
@@ -220,6 +228,7 @@ def stop_and_start(lab: Lab) -> None:
 ACTS: tuple[Callable[[Lab], None], ...] = (
     flush,
     point_elsewhere_and_back,
+    point_a_receiver_elsewhere_and_back,
     reset_replicas,
     empty_groups,
     gno_holes,

@@ -208,6 +208,7 @@ class Journal:
         file: int | None = 1,
         server_id: int | None = None,
         follows_hole: bool = False,
+        sender: int | None = None,
     ) -> None:
         """Groups (which of the file, GTID), or with a position of its own above 1000."""
         sids, columns = self._columns(
@@ -222,6 +223,7 @@ class Journal:
             source_base_name=None if file is None else f"{source.name}-bin",
             source_file_number=-1 if file is None else file,
             follows_hole=follows_hole,
+            sender_server_id=sender,
             sids=sids,
         )
 
