@@ -9,7 +9,7 @@ commit time.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 NOT_LOGGED = reason("applied_not_logged", "the replica does not log what it executes", Lack.SETTING)
 RELAY_UNSEEN = reason(
     "applied_relay_unseen", "no event of the channel's relay log was seen", Lack.RELAY_LOG
+)
+START_FORGOTTEN = reason(
+    "applied_start_forgotten",
+    "more transactions followed the last one before the start than are remembered",
+    Lack.MEMORY,
 )
 
 APPLIED_EXACTLY_ONCE = register(
@@ -54,8 +59,9 @@ APPLIED_EXACTLY_ONCE = register(
             " server skips what it has executed."
         ),
         undecided_when=(
-            "the replica does not log what it executes, no event of the relay log was seen, or the"
-            " executed position is beyond 2^32, modulo which a relay log names positions; two"
+            "the replica does not log what it executes, no event of the relay log was seen, the"
+            " executed position is beyond 2^32, modulo which a relay log names positions, or more"
+            " transactions came between a start and the next row than are remembered; two"
             " transactions of one server with one commit time, those that came on two channels,"
             " and filtered channels are left out"
         ),
@@ -128,6 +134,8 @@ class AppliedGroups:
         logged: Where the own binary log has each origin: file number, end, and number of the boot.
         boots: How many starts there were.
         resumed: For each channel, the furthest position executed at the last start.
+        edges: For each channel the origin of what is there, until it is judged what followed it.
+        forgotten: Channels in which it was forgotten before.
         has_gaps: Channels in which transactions are missing away from any start: filters leave
             them out there.
     """
@@ -135,6 +143,8 @@ class AppliedGroups:
     received: dict[Origin, _Received] = field(default_factory=dict)
     logged: dict[Origin, list[tuple[int, int, int]]] = field(default_factory=dict)
     resumed: dict[str, SourceEnd] = field(default_factory=dict)
+    edges: dict[str, Origin] = field(default_factory=dict)
+    forgotten: set[str] = field(default_factory=set)
     has_gaps: set[str] = field(default_factory=set)
     boots: int = 0
 
@@ -176,8 +186,7 @@ class AppliedGroups:
                 self.received[origin] = _Received(channel, source_end, kind == EventType.XID)
             elif known.channel != channel or not _is_same_end(known.end, source_end):
                 known.is_ambiguous = True
-        while len(self.received) > REMEMBERED_MAX:
-            del self.received[next(iter(self.received))]
+        self._forget_oldest(self.received)
 
     def _log(self, event: FleetEvent, own_server_id: int | None) -> None:
         arrays = event.arrays
@@ -194,8 +203,15 @@ class AppliedGroups:
                 self.logged.setdefault(origin, []).append(
                     (event.body["file_number"], end, self.boots)
                 )
-        while len(self.logged) > REMEMBERED_MAX:
-            del self.logged[next(iter(self.logged))]
+        self._forget_oldest(self.logged)
+
+    def _forget_oldest(self, remembered: dict[Origin, Any]) -> None:
+        while len(remembered) > REMEMBERED_MAX:
+            oldest = next(iter(remembered))
+            del remembered[oldest]
+            for channel in [name for name, edge in self.edges.items() if edge == oldest]:
+                del self.edges[channel]
+                self.forgotten.add(channel)
 
     def _number_anew(self) -> None:
         """Files of another base name follow: all that was logged is in an older file."""
@@ -216,18 +232,19 @@ class AppliedGroups:
                 for origin, ends in self.logged.items()
                 if (kept := [end for end in ends if end[:2] <= recovered])
             }
-        self.resumed = {}
+        self.resumed, self.edges, self.forgotten = {}, {}, set()
         for origin, received in self.received.items():
             if origin in self.logged:
                 last = self.resumed.get(received.channel)
                 if last is None or (last[0] == received.end[0] and last < received.end):
                     self.resumed[received.channel] = received.end
+                    self.edges[received.channel] = origin
 
     def forget(self) -> None:
         """Records are missing, a channel was sent elsewhere, or the log began anew."""
         self.received = {}
         self.logged = {}
-        self.resumed = {}
+        self.resumed, self.edges, self.forgotten = {}, {}, set()
         self.has_gaps = set()
 
     def judge(
@@ -267,12 +284,26 @@ class AppliedGroups:
         omitted = [] if is_filtered or is_wrapped else self._omitted(channel, executed, mine)
         case, what = ("applied_again", "again") if twice else ("applied_not_at_all", "left out")
         found = twice or omitted
+        is_forgotten = channel in self.forgotten
+        self._settle(channel, mine)
+        if not found and is_wrapped and not is_filtered:
+            return Undecided(POSITION_WRAPPED)
         if not found:
-            return Undecided(POSITION_WRAPPED) if is_wrapped and not is_filtered else HOLDS
+            return Undecided(START_FORGOTTEN) if is_forgotten else HOLDS
         for _, received in found:
             received.is_reported = True
         first = _text(found[0][1].end)
         return Broken(case, witness=first, at=f"{what} {first}", first=first, count=len(found))
+
+    def _settle(self, channel: str, mine: list[tuple[Origin, _Received]]) -> None:
+        """What followed the start was judged, if anything did."""
+        self.forgotten.discard(channel)
+        last = self.resumed.get(channel)
+        if channel in self.edges and any(
+            last is not None and received.end > last and origin in self.logged
+            for origin, received in mine
+        ):
+            del self.edges[channel]
 
     def _is_wrapped(self, channel: str, executed: LogCoordinates) -> bool:
         """Whether what was received may be before or after a position that is beyond 2^32."""

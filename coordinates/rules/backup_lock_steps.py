@@ -14,6 +14,7 @@ from tallystick.coordinates.rules.backup_coordinates import HEADER
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
+    note_forgotten,
     report_missing,
     step_missing,
 )
@@ -70,6 +71,8 @@ class BackupLockSteps:
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _taken: dict[str, list[str]] = field(default_factory=dict)
     """Session of a backup that has begun to its locks."""
+    _has_forgotten: bool = False
+    """Whether there were too many backups, which need not tell that they have ended."""
 
     def lock(self, body: Mapping[str, Any]) -> None:
         """Take one ``backup_lock`` record."""
@@ -90,10 +93,20 @@ class BackupLockSteps:
         if step == "begin":
             while len(self._taken) >= _SESSIONS_MAX:
                 del self._taken[next(iter(self._taken))]
+                self._has_forgotten = True
             self._taken[session] = []
         elif step == "end":
             self._taken.pop(session, None)
-        elif step == "image" and session in self._taken and "coordinates_from" in body:
+        elif step == "image" and "coordinates_from" in body and session not in self._taken:
+            if self._has_forgotten:
+                note_forgotten(
+                    self._reporter,
+                    BACKUP_LOCK_STEPS_COMPLETE,
+                    what="backups",
+                    kept=_SESSIONS_MAX,
+                    at=f"image {body.get('backup_id')}",
+                )
+        elif step == "image" and "coordinates_from" in body:
             header_suffices = (
                 body["coordinates_from"] == HEADER
                 and may_be_safe
@@ -114,3 +127,4 @@ class BackupLockSteps:
     def interrupted(self) -> None:
         """The server ended its sessions, or records were lost."""
         self._taken = {}
+        self._has_forgotten = False

@@ -9,8 +9,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.backup_lock_freeze import BACKUP_LOCKS_FREEZE_SCOPE
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.protocol_steps import note_forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
@@ -140,7 +142,7 @@ class BackupLockProtocol:
         session = self._sessions.get(name)
         if session is None:
             if len(self._sessions) >= _SESSIONS_MAX:
-                del self._sessions[next(iter(self._sessions))]
+                self._forget_one()
             session = self._sessions[name] = LockSession()
         if lock == "tables" and lock not in session.held:
             if "binlog" in session.held:
@@ -149,6 +151,21 @@ class BackupLockProtocol:
             session.executed = baselines.executed or GtidSet.EMPTY
         if lock not in session.held:
             session.held.append(lock)
+
+    def _forget_one(self) -> None:
+        # One that holds nothing has nothing to release; its image is undecided without its lock.
+        idle = next((name for name, one in self._sessions.items() if not one.held), None)
+        name = next(iter(self._sessions)) if idle is None else idle
+        del self._sessions[name]
+        if idle is None:
+            note_forgotten(
+                self._reporter,
+                BACKUP_LOCK_PROTOCOL,
+                BACKUP_LOCKS_FREEZE_SCOPE,
+                what="sessions with backup locks",
+                kept=_SESSIONS_MAX,
+                at=f"backup locks of session {name or 'unknown'}",
+            )
 
     def _unlocked(self, lock: str, name: str, at: str) -> None:
         session = self._sessions.get(name)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.protocol_steps import note_forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import COLLECTORS
 from tallystick.coordinates.state_codec import COLLABORATOR
@@ -299,7 +300,9 @@ class CollectionProtocol:
         key = (str(body.get("collection_id")), body.get("session"))
         resource = str(body.get("resource", ""))
         if step == "enter":
-            self._rounds = [*self._rounds, _Round(*key, ts)][-OPEN_MAX:]
+            if len(self._rounds) >= OPEN_MAX:
+                self._forget(self._rounds.pop(0))
+            self._rounds.append(_Round(*key, ts))
             return
         for round_ in reversed(self._rounds):
             if (round_.collection_id, round_.session) == key:
@@ -317,6 +320,19 @@ class CollectionProtocol:
             self._unlock(round_, resource)
         elif step == "leave":
             self._leave(round_, ts)
+
+    def _forget(self, round_: _Round) -> None:
+        note_forgotten(
+            self._reporter,
+            COLLECTION_LOCK_ORDER,
+            COLLECTION_UNLOCK_COMPLETE,
+            NO_PROGRESS_WHILE_LOCKED,
+            COLLECTION_WITHIN_BUDGET,
+            what="collections",
+            kept=OPEN_MAX,
+            at=f"collection {round_.collection_id}",
+            collection_id=round_.collection_id,
+        )
 
     def _lock(self, round_: _Round, resource: str) -> None:
         rank = _rank(resource)

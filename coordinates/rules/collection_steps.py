@@ -13,6 +13,7 @@ from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
+    note_forgotten,
     report_missing,
     step_missing,
 )
@@ -185,7 +186,9 @@ class CollectionSteps:
         step, resource = str(body.get("step")), str(body.get("resource", ""))
         key = str(body.get("collection_id")), body.get("session")
         if step == "enter":
-            self._runs = [*self._runs, _Run(*key, (step, ts))][-_RUNS_MAX:]
+            if len(self._runs) >= _RUNS_MAX:
+                self._forget_one()
+            self._runs.append(_Run(*key, (step, ts)))
             return
         for run in reversed(self._runs):
             if (run.collection_id, run.session) == key and not run.has_left:
@@ -205,6 +208,22 @@ class CollectionSteps:
             run.has_failed = True
         elif step == "leave":
             self._leave(run)
+
+    def _forget_one(self) -> None:
+        # The row of one that has left, if it has one, came before so many others were entered.
+        left = next((run for run in self._runs if run.has_left), None)
+        forgotten = left or self._runs[0]
+        self._runs.remove(forgotten)
+        if left is None:
+            note_forgotten(
+                self._reporter,
+                COLLECTION_STEPS_COMPLETE,
+                ROW_LSN_AS_COLLECTED,
+                what="collections",
+                kept=_RUNS_MAX,
+                at=f"collection {forgotten.collection_id}",
+                collection_id=forgotten.collection_id,
+            )
 
     def time_anew(self, ts: int) -> None:
         """How long ago something was is not known: it counts from now on."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.protocol_steps import note_forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.state_codec import COLLABORATOR
 
@@ -220,6 +221,11 @@ class _Zone:
     steps: dict[str, int] = field(default_factory=dict)
     outsiders: dict[str, list[str]] = field(default_factory=dict)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is as a zone without records, which is open and empty."""
+        return self.state == "OPEN" and self.knows_tickets and not (self.tickets or self.outsiders)
+
     def participating(self, tables: list[str] | None) -> list[str]:
         """Those of the tables that are backed up now, as far as is known."""
         if self.backed_up is None or tables is None:
@@ -242,7 +248,7 @@ class CriticalZoneProtocol:
         zone = self._zones.get(name)
         if zone is None:
             if len(self._zones) >= _ZONES_MAX:
-                del self._zones[next(iter(self._zones))]
+                self._forget_zone()
             zone = _Zone("OPEN" if self._is_known else "UNKNOWN", knows_tickets=self._is_known)
             self._zones[name] = zone
         step, ticket = str(body.get("step")), str(body.get("ticket"))
@@ -265,6 +271,26 @@ class CriticalZoneProtocol:
             self._validity_point(zone, at)
         elif step in _SEQUENCE:
             self._execute(zone, step, body, at)
+
+    def _forget_zone(self) -> None:
+        """One that is idle comes again as it was; of another, nothing is known when it does."""
+        idle = (name for name, zone in self._zones.items() if zone.is_idle and self._is_known)
+        name = next(idle, None)
+        if name is not None:
+            del self._zones[name]
+            return
+        name = next(iter(self._zones))
+        del self._zones[name]
+        self._is_known = False
+        note_forgotten(
+            self._reporter,
+            ZONE_ENTRY_PROTOCOL,
+            VP_ONLY_IN_EMPTY_CLOSED_ZONE,
+            CRITICAL_SEQUENCE_IN_ZONE,
+            what="zones",
+            kept=_ZONES_MAX,
+            at=f"zone {name}",
+        )
 
     def _close(self, zone: _Zone, tables: list[str] | None, at: str) -> None:
         if zone.state == "CLOSED":
@@ -323,7 +349,15 @@ class CriticalZoneProtocol:
             self._report_outsider("logged_outside", at, thread, taken, tables or [])
         elif step == "write_binlog" and tables is not None:
             while len(zone.outsiders) >= _OUTSIDERS_MAX:
-                del zone.outsiders[next(iter(zone.outsiders))]
+                forgotten = next(iter(zone.outsiders))
+                del zone.outsiders[forgotten]
+                note_forgotten(
+                    self._reporter,
+                    CRITICAL_SEQUENCE_IN_ZONE,
+                    what="threads outside the zone",
+                    kept=_OUTSIDERS_MAX,
+                    at=f"thread {forgotten}",
+                )
             zone.outsiders[thread] = list(tables)
 
     def _execute_inside(self, zone: _Zone, step: str, ticket: str, thread: str, at: str) -> None:

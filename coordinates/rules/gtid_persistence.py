@@ -11,8 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
-from tallystick.coordinates.rules.gtid_table import GtidTable, PersistedGtids
+from tallystick.coordinates.rules.gtid_persister_steps import (
+    GTID_PERSISTER_STEPS_COMPLETE,
+    UNDO_PURGE_STEPS_COMPLETE,
+)
+from tallystick.coordinates.rules.gtid_table import (
+    INTERVALS_MAX,
+    GtidTable,
+    PersistedGtids,
+    gtid_table_has_closed_files,
+)
 from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.protocol_steps import note_forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed, sql
 from tallystick.coordinates.state_codec import COLLABORATOR
@@ -234,6 +244,8 @@ class GtidPersistence:
     _trx_num_gtid: int = 0
     _writes: int = 0
     """Writes since the observation began, as far as that matters."""
+    _has_forgotten: bool = False
+    """Whether so many GTIDs waited that one was left out, which a write may yet have."""
     _is_late: bool = False
     """Whether it was reported that the oldest one waits too long."""
     _file: tuple[str, int, int] | None = None
@@ -259,7 +271,8 @@ class GtidPersistence:
             self._moved(body, ts)
         elif step == "purge" and isinstance(trx_no, int):
             self._judge_limit("purge_limit_passed", "purge limit", trx_no, ts)
-            self._persister_steps.purged(self._pending, trx_no, ts)
+            if not self._has_forgotten:
+                self._persister_steps.purged(self._pending, trx_no, ts)
         elif step == "recover":
             self._forget()
             self._recovered(body.get("trx_num_gtid"))
@@ -277,11 +290,27 @@ class GtidPersistence:
         except GtidSetParseError:
             return
         if len(self._pending) >= PENDING_MAX:
-            self._writes = 0
+            if self._writes or not self._has_forgotten:
+                self._note_forgotten(gtid)
+            self._writes, self._has_forgotten = 0, True
             return
         self._pending[gtid] = trx_no
         self._since.setdefault(gtid, ts)
         self._judge_time(next(iter(self._since.items())), ts)
+
+    def _note_forgotten(self, gtid: str) -> None:
+        note_forgotten(
+            self._reporter,
+            PURGE_WAITS_FOR_GTID_PERSIST,
+            UNDO_PURGE_STEPS_COMPLETE,
+            UNDO_GTIDS_RECOVERED,
+            GTID_PERSISTED_AFTER_COMMIT,
+            GTID_PERSISTED_IN_TIME,
+            GTID_PERSISTER_STEPS_COMPLETE,
+            what="GTIDs that are not in the table",
+            kept=PENDING_MAX,
+            at=gtid,
+        )
 
     def _written(self, body: Mapping[str, Any], ts: int) -> None:
         gtids = body.get("gtids") or ""
@@ -298,6 +327,7 @@ class GtidPersistence:
         early = GtidSet.EMPTY
         if self._writes < WRITES_UNTIL_ANCHORED:
             self._writes += 1
+            self._has_forgotten &= self._writes < WRITES_UNTIL_ANCHORED
         elif written.count() != len(known):
             early = written - GtidSet.parse(",".join(known))
             broken = Broken(
@@ -308,7 +338,15 @@ class GtidPersistence:
                 written=written,
             )
             self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
-        self._persisted.add(written - early, ts)
+        if not self._persisted.add(written - early, ts):
+            note_forgotten(
+                self._reporter,
+                gtid_table_has_closed_files,
+                UNDO_GTIDS_RECOVERED,
+                what="gaps between the GTIDs that were written",
+                kept=INTERVALS_MAX,
+                at=f"gtid persister at {ts}",
+            )
         left_out = self._persister_steps.written(self._pending, known, written, body, ts)
         for gtid in known:
             del self._pending[gtid]
@@ -466,6 +504,7 @@ class GtidPersistence:
         self._pending = {}
         self._since = {}
         self._writes = 0
+        self._has_forgotten = False
         self._is_late = False
 
     def interrupted(self) -> None:

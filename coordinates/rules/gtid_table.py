@@ -77,13 +77,14 @@ class PersistedGtids:
     _newest: GtidSet = GtidSet.EMPTY
     _newest_ts: int = -1
 
-    def add(self, gtids: GtidSet, ts: int) -> None:
-        """Take what was written at a moment."""
+    def add(self, gtids: GtidSet, ts: int) -> bool:
+        """Take what was written at a moment; returns whether all that came before is kept."""
         earlier = self.all
         is_kept = sum(map(len, earlier.bounds().values())) <= 2 * INTERVALS_MAX
         self._earlier = earlier if is_kept else GtidSet.EMPTY
         self._earlier_ts = self._newest_ts
         self._newest, self._newest_ts = gtids, ts
+        return is_kept
 
     @property
     def all(self) -> GtidSet:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.protocol_steps import note_forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import APPLIER_STORED, RECEIVER_STORED
 from tallystick.coordinates.state_codec import COLLABORATOR
@@ -140,6 +141,8 @@ class InfoRepositories:
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _writes: dict[tuple[str, str], list[Values]] = field(default_factory=dict)
     """The last durable write of (table, channel), then those a power cut may take back."""
+    _forgotten: list[tuple[str, str]] = field(default_factory=list)
+    """Those of which so many may be taken back that not all of them are remembered."""
     _recorded: list[tuple[str, str]] = field(default_factory=list)
     """Those of which a write was seen: of others what a start reads bounds no later one."""
 
@@ -152,6 +155,8 @@ class InfoRepositories:
         if values is None:
             self._writes.pop(key, None)
             return
+        if body.get("durable", True) and key in self._forgotten:
+            self._forgotten.remove(key)
         writes = self._writes.get(key)
         if body.get("durable", True) or writes is None:
             # What a file had before the first write seen is not known, if that may be lost.
@@ -161,12 +166,15 @@ class InfoRepositories:
             return
         writes.append(values)
         if len(writes) > _WRITES_MAX:
-            del self._writes[key]
+            del writes[1]
+            if key not in self._forgotten:
+                self._forgotten.append(key)
 
     def administered(self, channel: str, action: str | None) -> None:
         """RESET REPLICA empties the repositories."""
         if action in _FORGETTING:
             self._writes = {key: w for key, w in self._writes.items() if key[1] != channel}
+            self._forgotten = [key for key in self._forgotten if key[1] != channel]
 
     def started(self, found: Mapping[str, Any], ts: int, *, crashed: bool) -> None:
         """Judge what a start found in one repository of one channel."""
@@ -178,10 +186,22 @@ class InfoRepositories:
             self._reporter.broken(INFO_REPOSITORY_UNAMBIGUOUS, broken, channel=channel)
         values = _values(table, found.get("row")) if found.get("started") else None
         writes = self._writes.pop((table, channel), None)
+        is_forgotten = (table, channel) in self._forgotten
+        if is_forgotten:
+            self._forgotten.remove((table, channel))
         if values is None or (table, channel) not in self._recorded:
             return
         self._writes[table, channel] = [values]
         if writes is None or _may_read(values, writes, crashed=crashed):
+            return
+        if crashed and is_forgotten:
+            note_forgotten(
+                self._reporter,
+                INFO_REPOSITORY_READ_BACK,
+                what=f"writes of {table} that a crash may take back",
+                kept=_WRITES_MAX,
+                at=f"{table} at start {ts}",
+            )
             return
         broken = Broken(
             "read_back_after_crash" if crashed else "read_back_after_stop",
@@ -196,7 +216,7 @@ class InfoRepositories:
 
     def forget(self) -> None:
         """Records are missing, or the data is another: nothing written before is known."""
-        self._writes, self._recorded = {}, []
+        self._writes, self._recorded, self._forgotten = {}, [], []
 
 
 def stored_source(row: Any) -> LogCoordinates | None:

@@ -12,6 +12,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.engines import TRANSACTIONAL
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.protocol_steps import note_forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import EVENTS_THERE, INSTANCE_LOCK, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
@@ -277,9 +278,22 @@ class EngineLockProtocol:
             self._judge_time(step, engine, body.get("timeout"), ts, at)
         if step == "lock":
             self._last_locked = ts
-            self._locked = [*self._locked, engine.lower()][-_ENGINES_MAX:]
+            self._note_locked(engine.lower())
         elif step == "done":
             self._is_done = True
+
+    def _note_locked(self, engine: str) -> None:
+        if engine in self._locked:
+            return
+        self._locked.append(engine)
+        if len(self._locked) > _ENGINES_MAX:
+            note_forgotten(
+                self._reporter,
+                LOCKED_ENGINES_STAND_STILL,
+                what="locked engines",
+                kept=_ENGINES_MAX,
+                at=f"engine {self._locked.pop(0)}",
+            )
 
     def _judge_time(self, step: str, engine: str, timeout: int | None, ts: int, at: str) -> None:
         assert self._round_began is not None

@@ -13,6 +13,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
+    note_forgotten,
     report_missing,
     step_missing,
 )
@@ -189,7 +190,15 @@ class OnlineBackupSteps:
         left_out = [step for step in _SEQUENCE if step not in steps]
         if "write_binlog" in steps and left_out:
             while len(zone.unfinished) >= _THREADS_MAX:
-                del zone.unfinished[next(iter(zone.unfinished))]
+                forgotten = next(iter(zone.unfinished))
+                del zone.unfinished[forgotten]
+                note_forgotten(
+                    self._reporter,
+                    ZONE_STEPS_COMPLETE,
+                    what="threads that left the zone too early",
+                    kept=_THREADS_MAX,
+                    at=f"thread {forgotten}",
+                )
             zone.unfinished[thread] = left_out
 
     def _validity_point(self, zone: _Zone, at: str) -> None:

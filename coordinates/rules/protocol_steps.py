@@ -11,8 +11,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.rules.families import Lack
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.registry import Case
+from tallystick.coordinates.rules.registry import Case, reason
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,6 +25,14 @@ if TYPE_CHECKING:
 UNDECIDED_WHEN = (
     "the first step of the run was not observed, the journal has a gap in it or ends before the"
     " step that demands another, or the run was broken off by an error, a kill or the server's end"
+)
+
+
+FORGOTTEN = reason(
+    "steps_forgotten",
+    "there are more than {kept} {what}: the oldest are not remembered, and what follows of them is"
+    " not judged",
+    Lack.MEMORY,
 )
 
 
@@ -96,3 +106,35 @@ def report_missing(
         channel=channel,
         collection_id=collection_id,
     )
+
+
+def note_forgotten(
+    reporter: Reporter,
+    *rules: Rule,
+    what: str,
+    kept: int,
+    at: str,
+    collection_id: str | None = None,
+) -> None:
+    """Leave rules undecided of which something is forgotten that a later step may show broken.
+
+    Args:
+        reporter: Where it is noted.
+        rules: The rules.
+        what: Of what there are too many.
+        kept: How many are remembered.
+        at: What is forgotten, or what would be judged by it.
+        collection_id: The collection that it is of.
+    """
+    judged = tuple(rule for rule in rules if rule.name not in reporter.disabled)
+    if judged:
+        reporter.note(
+            ObservationCode.COMPARISON_UNDECIDED,
+            FORGOTTEN,
+            at=at,
+            rules=judged,
+            is_undecided=True,
+            collection_id=collection_id,
+            what=what,
+            kept=kept,
+        )

@@ -14,6 +14,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.innodb import NO_LSN
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
+from tallystick.coordinates.rules.protocol_steps import note_forgotten
 from tallystick.coordinates.rules.redo_log import REDO_LOG_NOT_READ
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import INNODB_STATUS, LSNS, sql
@@ -289,18 +290,21 @@ class RedoPositions:
     Attributes:
         begun: Of running backups, by id, what was flushed when they began.
         coordinates_lsn: Where a running clone's donor last wrote coordinates.
+        has_forgotten: Whether there were too many backups, which need not have an image.
         sample: Checkpoint and flushed LSN of the last sample of the status variables.
     """
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
     redo: RedoLogReader = field(metadata=COLLABORATOR)
     begun: dict[str, int] = field(default_factory=dict)
+    has_forgotten: bool = False
     coordinates_lsn: int = UNKNOWN
     sample: dict[str, int] = field(default_factory=dict)
 
     def interrupted(self) -> None:
         """A start or a gap: what went on is over or not known any more."""
         self.begun = {}
+        self.has_forgotten = False
         self.coordinates_lsn = UNKNOWN
 
     def forget_samples(self) -> None:
@@ -311,8 +315,10 @@ class RedoPositions:
         """Take a ``backup`` record."""
         backup_id, lsn = body.get("backup_id"), body.get("lsn")
         if body["step"] == "begin" and self.redo.flushed != UNKNOWN:
-            kept = list(self.begun.items())[1 - _BACKUPS_MAX :]
-            self.begun = dict(kept) | {str(backup_id): self.redo.flushed}
+            self.begun[str(backup_id)] = self.redo.flushed
+            if len(self.begun) > _BACKUPS_MAX:
+                del self.begun[next(iter(self.begun))]
+                self.has_forgotten = True
         if body["step"] != "image" or lsn is None:
             return
         flushed = self.begun.pop(str(backup_id), UNKNOWN)
@@ -331,6 +337,14 @@ class RedoPositions:
                 "image_lsn_before_begin", witness=lsn, backup_id=backup_id, flushed=flushed
             )
             self._report(IMAGE_LSN_WITHIN_REDO, broken)
+        elif flushed == UNKNOWN and self.has_forgotten:
+            note_forgotten(
+                self._reporter,
+                IMAGE_LSN_WITHIN_REDO,
+                what="backups",
+                kept=_BACKUPS_MAX,
+                at=f"image {backup_id}",
+            )
 
     def clone(self, body: Mapping[str, Any]) -> None:
         """Take a ``clone`` record of a donor."""

@@ -279,6 +279,18 @@ def info_repository_read_back__durable(breaks: bool) -> Journal:
 
 
 @case()
+def info_repository_read_back__one_of_several(breaks: bool) -> Journal:
+    """A crash may take any number of them back; what it leaves was written once."""
+    journal, relay, _ = replica()
+    _write(journal, _stored(relay, 300))
+    for back in (200, 100):
+        _write(journal, _stored(relay, back), durable=False)
+    found = _stored(relay, 150 if breaks else 200)
+    journal.start(crashed=True, repositories=_started_with(found))
+    return journal
+
+
+@case()
 def info_repository_read_back__recovered(breaks: bool) -> Journal:
     """Recovery commits a prepared transaction with its row; a clean stop leaves none behind."""
     journal, relay, _ = replica()
