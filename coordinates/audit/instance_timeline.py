@@ -232,6 +232,7 @@ class InstanceTimeline:
                     return False
                 self.event_count -= count
                 if is_all:
+                    self._forget_losses(key)
                     del self.files[key]
                     break
                 file.forget_oldest()
@@ -343,19 +344,25 @@ class InstanceTimeline:
             self.is_complete, self.base_name = kept
 
     def _lose(self, file: BinlogFile, end: int, ts: int) -> GtidSet:
+        has_holes = not end and bool(file.holes)
         lost = file.truncate(end)
         groups = lost.groups
         self.event_count -= len(lost.ends)
-        self.losses = [
-            *self.losses[1 - LOSSES_MAX :],
-            Loss(ts, self.loss_count, file.lineage, file.file_number, lost),
-        ]
+        if has_holes:
+            self._forget_losses((file.lineage, file.file_number))
+        else:
+            loss = Loss(ts, self.loss_count, file.lineage, file.file_number, lost)
+            self.losses = [*self.losses[1 - LOSSES_MAX :], loss]
         named = groups.sid >= 0
         gtids = GtidSet.from_groups(self.sids, groups.sid[named], groups.gno[named])
         if gtids:
             self.beyond = self.beyond | gtids
             self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
         return gtids
+
+    def _forget_losses(self, of_file: tuple[int, int]) -> None:
+        """Put together from what was taken out of it alone, the file would lack the rest."""
+        self.losses = [x for x in self.losses if (x.lineage, x.file_number) != of_file]
 
     def begin_lineage(self, lineage: int, ts: int, *, is_reset: bool = False) -> None:
         """RESET, clone or restore: the binary log begins anew.

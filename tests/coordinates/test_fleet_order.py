@@ -316,6 +316,33 @@ def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
+@pytest.mark.parametrize("group", [1, 2, 8])
+def test_a_file_that_was_taken_back_is_not_known_without_what_was_forgotten_of_it(
+    group: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A replica was there before: of the file a part is forgotten, and then a start lacks it."""
+    monkeypatch.setattr("tallystick.coordinates.audit.instance_timeline.EVENTS_MIN", 8)
+    monkeypatch.setattr("tallystick.coordinates.audit.timeline_file.PACKED_EVENTS", 4)
+    source, replica = fleet_of_two(groups=1)
+    source.rotate(f"{A}:1")
+    for number in range(2, 10):
+        source.log(f"{A}:{number}")
+    source.status(f"{A}:1-9")
+    read = {"read_source_log_file": source.file_name, "read_source_log_pos": end_of(group)}
+    replica.status("", replica.says(source, **read))
+    source.boot()
+    source.file = 1
+    source.end_file(end_of(1))
+    source.open_file(f"{A}:1")
+    source.status(f"{A}:1")
+    fleet = FleetAudit()
+    for event in source.fleet_events:
+        fleet.absorb([event])
+    output = fleet.absorb(replica.fleet_events)
+    assert [f.rule for f in (*output.findings, *fleet.finish().findings)] == []
+    assert any("source_coordinate_valid" in o.rules for o in output.observations)
+
+
 def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """A forgotten GTID contradicts nothing."""
 

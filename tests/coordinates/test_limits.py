@@ -6,15 +6,22 @@ import functools
 import importlib
 import itertools
 import json
-from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 import pytest
 
+from tallystick.campaign import BLOCK_RECORDS, scenario_of
+from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.fleet_events import FleetEvent
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.journal import Block
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tallystick.coordinates.results import Outcome
+from tallystick.coordinates.results import Check, Observation, Outcome
+from tallystick.coordinates.rules.catalogue import COMPARISONS
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.faults import FAULTS
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.journals import UUID_C, Audited, Record
 from tests.support.rule_cases import all_cases
 
@@ -123,11 +130,17 @@ def said_of(name: str, breaks: bool, is_crowded: bool) -> Said:
         result.take(audit.absorb(block))
     result.take(audit.finish())
     checks = [check for cut in result.cuts for check in cut.checks]
-    undecided = {(one.rule, one.reason) for one in checks if one.outcome is Outcome.UNDECIDED}
-    for one in result.observations:
+    return Said(set(result.broken), _undecided(checks, result.observations))
+
+
+def _undecided(
+    checks: Iterable[Check], observations: Iterable[Observation]
+) -> set[tuple[str, str]]:
+    found = {(one.rule, one.reason) for one in checks if one.outcome is Outcome.UNDECIDED}
+    for one in observations:
         if one.is_undecided:
-            undecided |= {(rule, one.reason) for rule in one.rules or ("",)}
-    return Said(set(result.broken), undecided)
+            found |= {(rule, one.reason) for rule in one.rules or ("",)}
+    return found
 
 
 without_limit = functools.cache(said_of)
@@ -136,17 +149,119 @@ without_limit = functools.cache(said_of)
 @pytest.mark.parametrize("limit", LIMITS)
 def test_what_one_instance_forgets_is_named(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each rule's case: found as before, or the rule is undecided; what is legal stays so."""
-    reason, values = LIMITS[limit]
     journals = list(itertools.product(CASES, (False, True), (False, True)))
-    expected = [without_limit(*journal) for journal in journals]
-    for path, value in values.items():
+    _compare(LIMITS[limit], journals, without_limit, said_of, monkeypatch)
+
+
+def _compare(
+    limit: Limit,
+    histories: Iterable[tuple[Any, ...]],
+    without: Callable[..., Said],
+    said: Callable[..., Said],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    expected = {history: without(*history) for history in histories}
+    for path, value in limit.values.items():
         module, _, attribute = path.rpartition(".")
         monkeypatch.setattr(importlib.import_module(module), attribute, value)
     hidden, accused, named = [], [], set()
-    for journal, before in zip(journals, expected, strict=True):
-        now = said_of(*journal)
+    for history, before in expected.items():
+        now = said(*history)
         named |= {code for _, code in now.undecided - before.undecided}
-        hidden += [(*journal, rule) for rule in before.broken if now.hides(rule, before)]
-        accused += [(*journal, rule) for rule in now.broken - before.broken]
+        hidden += [(*history, rule) for rule in before.broken if now.hides(rule, before)]
+        accused += [(*history, rule) for rule in now.broken - before.broken]
     assert (hidden, accused) == ([], [])
-    assert reason in named or (not reason and not named)
+    assert limit.reason in named or (not limit.reason and not named)
+
+
+# The comparison of instances, one of which may be far behind
+
+_FEW_EVENTS = {
+    f"{AUDIT}.instance_timeline.EVENTS_MIN": 8,
+    f"{AUDIT}.timeline_file.PACKED_EVENTS": 4,
+}
+FLEET_LIMITS = {
+    "comparisons that wait": Limit(
+        "source_not_in_fleet", {f"{AUDIT}.comparison_queues.WAITING_MAX": 1}
+    ),
+    "groups that wait": Limit(
+        "source_not_in_fleet",
+        {
+            f"{AUDIT}.comparison_queues.GROUPS_MAX": 2,
+            f"{AUDIT}.replica_comparisons.GROUPS_MAX": 2,
+        },
+    ),
+    "states": Limit("source_purged_shown_later", {f"{AUDIT}.timeline_snapshot.SNAPSHOTS_MAX": 4}),
+    "answers": Limit("", {f"{AUDIT}.observer_clock.REMEMBERED_MAX": 1}),
+    "observers": Limit("", {f"{AUDIT}.observer_clock.OBSERVERS_MAX": 2}),
+    "losses": Limit("", {f"{AUDIT}.instance_timeline.LOSSES_MAX": 2}),
+    "images": Limit("", {f"{AUDIT}.instance_timeline.IMAGES_MAX": 1}),
+    "sources": Limit("", {f"{AUDIT}.instance_timeline.ADMINISTERED_MAX": 1}),
+    "events": Limit("source_file_forgotten", _FEW_EVENTS),
+    "events that are needed": Limit(
+        "replica_too_far_behind", {**_FEW_EVENTS, f"{AUDIT}.needed_logs.SOURCE_BYTES_MAX": 0}
+    ),
+    "replayed groups": Limit("replay_unseen", {f"{AUDIT}.comparison.REPLAYED_MAX": 1}),
+    "names of sources": Limit("", {f"{AUDIT}.replica.NAMED_MAX": 2}),
+    "rows with claims": Limit("", {f"{AUDIT}.fleet.ROWS_MAX": 1}),
+}
+_OF_FLEETS = {comparison.rule.name for comparison in COMPARISONS.values()}
+_OF_FLEETS |= {"gtid_origin_agreement", "server_uuid_unique"}
+FLEET_FAULTS = [name for name, fault in FAULTS.items() if fault.must_fire & _OF_FLEETS]
+LEGAL = [
+    "clone",
+    "crash_in_zone",
+    "crash_source",
+    "failover",
+    "persister_crash",
+    "redo_lost_in_power_cut",
+    "reset_binary_logs",
+    "reset_replica_all",
+    "two_paths",
+]
+_STEP = 40
+"""Fleet events in a step of the fleet's audit."""
+
+
+@functools.cache
+def fleet_events_of(name: str) -> dict[str, list[FleetEvent]]:
+    """What the instances of a fleet with a fault, or of a legal one, have shown."""
+    is_fault = name in FAULTS
+    scenario = scenario_of(2 * FAULTS[name].number + 1, [name]) if is_fault else None
+    history = simulate(scenario or Scenario(seed=2_000, negatives=(name,)))
+    audits: dict[str, InstanceAudit] = {}
+    events: dict[str, list[FleetEvent]] = {}
+    for block in history.blocks(BLOCK_RECORDS):
+        audit = audits.setdefault(block.instance_id, InstanceAudit(block.instance_id))
+        events.setdefault(block.instance_id, []).extend(audit.absorb(block).fleet_events)
+    for instance_id, audit in audits.items():
+        events[instance_id].extend(audit.finish().fleet_events)
+    return events
+
+
+def said_of_fleet(name: str, late: int) -> Said:
+    """What the fleet's audit says if one instance's journal comes after all others."""
+    of_instances = [events for _, events in sorted(fleet_events_of(name).items())]
+    last = of_instances.pop(late)
+    others = sorted((event for events in of_instances for event in events), key=lambda e: e.ts)
+    fleet = FleetAudit()
+    outputs = [
+        fleet.absorb(events[at : at + _STEP])
+        for events in (others, last)
+        for at in range(0, len(events), _STEP)
+    ]
+    outputs.append(fleet.finish())
+    checks = [one.check for output in outputs for one in output.checks]
+    observations = [one for output in outputs for one in output.observations]
+    broken = {finding.rule for output in outputs for finding in output.findings}
+    return Said(broken, _undecided(checks, observations))
+
+
+fleet_without_limit = functools.cache(said_of_fleet)
+
+
+@pytest.mark.parametrize("limit", FLEET_LIMITS)
+def test_what_a_fleet_forgets_is_named(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each fault that instances show by comparison, and what is legal, with one far behind."""
+    fleets = list(itertools.product([*FLEET_FAULTS, *LEGAL], (0, -1)))
+    _compare(FLEET_LIMITS[limit], fleets, fleet_without_limit, said_of_fleet, monkeypatch)
