@@ -46,6 +46,7 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.catalogue import COMPARISONS
 from tallystick.coordinates.rules.identity import (
+    ORIGINS_FORGOTTEN,
     Claims,
     gtid_origin_agreement,
     server_uuid_unique,
@@ -471,6 +472,13 @@ class FleetAudit:
             answer = judge(claims)
             subject = Subject(found.shown_by, None, found.at)
             self.collector.broken(gtid_origin_agreement, answer, subject)
+        for one in origins.uncompared:
+            subject, rule = Subject(one.instance_id, None, one.at), gtid_origin_agreement
+            forgotten = Undecided(ORIGINS_FORGOTTEN, gtids=one.gtids)
+            self.collector.observe(subject, [rule], forgotten.reason, **forgotten.data)
+            check = Check(rule.name, Outcome.UNDECIDED, forgotten.reason.code, forgotten.data)
+            self.collector.check(subject, check)
+        origins.uncompared = []
         self._check_origins()
 
     def _check_origins(self) -> None:

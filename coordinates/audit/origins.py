@@ -7,7 +7,9 @@ count from the next log_status row of their instance.
 
 All values are kept once, in layers: layer 0 holds the first value seen of each GTID, layer 1 the
 first that differed from it, and so on. What an instance claims is then a GTID set for each layer,
-and a contradiction is what one instance claims in one layer and another in another.
+and a contradiction is what one instance claims in one layer and another in another. With what a
+layer has forgotten while a log claims it nothing can be compared: a later claim of it claims
+nothing, and is reported.
 """
 
 from __future__ import annotations
@@ -20,11 +22,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tallystick.coordinates.audit.journal_position import JournalPosition
+from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
 IntArray = npt.NDArray[np.int64]
 
@@ -79,6 +82,14 @@ class Contradiction(NamedTuple):
     at: JournalPosition
     shown_by: str
     is_hidden: bool
+
+
+class Uncompared(NamedTuple):
+    """What an instance has claimed until a row, and an origin of it is forgotten."""
+
+    instance_id: str
+    at: JournalPosition
+    gtids: GtidSet
 
 
 @dataclass(slots=True, eq=False)
@@ -139,13 +150,27 @@ class _Layer:
             return None
         return Origin(int(self.server_id[at]), int(self.commit_ts[at]))
 
-    def forget_lowest(self) -> int:
-        """Forget half; returns how many."""
+    def same(self, groups: OriginColumns) -> npt.NDArray[np.bool_]:
+        """Which groups are known with this origin."""
+        gno, server_id, commit_ts, _ = groups
+        if not self.size:
+            return np.zeros(len(gno), dtype=np.bool_)
+        at = np.minimum(self.gno[: self.size].searchsorted(gno), self.size - 1)
+        same: npt.NDArray[np.bool_] = (
+            (self.gno[at] == gno)
+            & (self.server_id[at] == server_id)
+            & (self.commit_ts[at] == commit_ts)
+        )
+        return same
+
+    def forget_lowest(self) -> IntArray:
+        """Forget half; returns which."""
         dropped = (self.size + 1) // 2
+        forgotten = self.gno[:dropped]
         for name in ("gno", "server_id", "commit_ts"):
             setattr(self, name, getattr(self, name)[dropped : self.size].copy())
         self.size -= dropped
-        return dropped
+        return forgotten
 
 
 @dataclass(slots=True, eq=False)
@@ -155,6 +180,14 @@ class _Log:
     all: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     odd: dict[int, GrowingGtidSet] = field(default_factory=dict)
     empty: dict[int, GrowingGtidSet] = field(default_factory=dict)
+
+    def take(self, layer: int, sid: str, groups: OriginColumns) -> None:
+        """The log claims groups in a layer."""
+        if layer:
+            self.odd.setdefault(layer, GrowingGtidSet()).add_gnos(sid, groups.gno)
+        if groups.is_empty.any():
+            empty = self.empty.setdefault(layer, GrowingGtidSet())
+            empty.add_gnos(sid, groups.gno[groups.is_empty])
 
     def take_back(self, gtids: GtidSet) -> None:
         """The log never held these groups."""
@@ -192,6 +225,8 @@ class InstanceOrigins:
     known_ts: int = -1
     has_unknown: bool = False
     """Whether it has groups whose origin its journal does not name."""
+    uncompared: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    """Claimed since the last row, and claimed before by a log whose origin is forgotten."""
 
     def remember(self, ts: int, at: JournalPosition | None) -> None:
         """A row makes all claims count; without a row those that counted go on, if they live."""
@@ -214,6 +249,14 @@ class InstanceOrigins:
         at = bisect_right(self.states, ts, key=lambda state: state.ts)
         return self.states[at - 1] if at else None
 
+    def claimed(self, since_ts: int) -> Iterator[GtidSet]:
+        """What its logs claim, and have claimed since a time."""
+        for log in self.logs.values():
+            yield log.all.freeze()
+        first = bisect_right(self.states, since_ts, key=lambda state: state.ts) - 1
+        for state in self.states[max(first, 0) :]:
+            yield from (claim.gtids for claims in state.logs for claim in claims)
+
     @property
     def is_odd(self) -> bool:
         """Whether there is a GTID with more than one origin."""
@@ -226,10 +269,16 @@ class Origins:
 
     layers: dict[str, list[_Layer]] = field(default_factory=dict)
     size: int = 0
+    forgotten: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    """GTIDs of which an origin is forgotten."""
+    uncompared: list[Uncompared] = field(default_factory=list)
+    """What has not been reported yet."""
     is_contested: bool = False
     instances: dict[str, InstanceOrigins] = field(default_factory=dict)
     scanned: dict[tuple[str, str], int] = field(default_factory=dict)
     reported: set[tuple[str, str, str, int, int, bool]] = field(default_factory=set)
+    _is_pruned: bool = field(default=False, metadata=TRANSIENT)
+    """Whether it has been found out since the last settling what is not claimed any more."""
 
     def instance(self, instance_id: str) -> InstanceOrigins:
         """The claims of one instance."""
@@ -257,26 +306,25 @@ class Origins:
     def _enter(
         self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
     ) -> None:
-        logs = self.instance(instance_id).logs
-        holder = logs.get(log)
+        instance = self.instance(instance_id)
+        holder = instance.logs.get(log)
         if holder is None:
-            holder = logs[log] = _Log()
-        holder.all.add_gnos(sid, groups.gno)
+            holder = instance.logs[log] = _Log()
         layers = self.layers.get(sid)
         if layers is None:
             layers = self.layers[sid] = [_Layer()]
+        if self.forgotten.contains_any(sid, groups.gno):
+            groups = self._enter_forgotten(instance, holder, sid, groups)
+            if not len(groups.gno):
+                return
+        holder.all.add_gnos(sid, groups.gno)
         number = 0
         while True:
             layer = layers[number]
             before = layer.size
             differs = layer.take(groups)
             self.size += layer.size - before
-            here = groups if differs is None else groups.take(~differs)
-            if number:
-                holder.odd.setdefault(number, GrowingGtidSet()).add_gnos(sid, here.gno)
-            if here.is_empty.any():
-                empty = holder.empty.setdefault(number, GrowingGtidSet())
-                empty.add_gnos(sid, here.gno[here.is_empty])
+            holder.take(number, sid, groups if differs is None else groups.take(~differs))
             if differs is None:
                 break
             self.is_contested = True
@@ -285,11 +333,45 @@ class Origins:
             if number == len(layers):
                 layers.append(_Layer())
 
+    def _enter_forgotten(
+        self, instance: InstanceOrigins, holder: _Log, sid: str, groups: OriginColumns
+    ) -> OriginColumns:
+        """Enter those whose origin may be a forgotten one; returns the others."""
+        self._forget_unclaimed()
+        which = self.forgotten.freeze().contains_gnos(sid, groups.gno)
+        others, groups = groups.take(~which), groups.take(which)
+        for number, layer in enumerate(self.layers[sid]):
+            same = layer.same(groups)
+            here, groups = groups.take(same), groups.take(~same)
+            if len(here.gno):
+                holder.all.add_gnos(sid, here.gno)
+                holder.take(number, sid, here)
+        instance.uncompared.add_gnos(sid, groups.gno)
+        return others
+
+    def _forget_unclaimed(self) -> None:
+        """What no log claims any more, as after RESET everywhere, is claimed anew."""
+        if self._is_pruned:
+            return
+        self._is_pruned = True
+        known_ts = min(one.known_ts for one in self.instances.values())
+        claimed = GrowingGtidSet()
+        for one in self.instances.values():
+            for gtids in one.claimed(known_ts):
+                claimed.add_set(gtids)
+        self.forgotten = GrowingGtidSet(self.forgotten.freeze() & claimed.freeze())
+
     def forget_lowest(self) -> None:
         """Forget what is beyond the bound, the lowest numbers first."""
+        self._is_pruned = False
         while self.size > ORIGINS_MAX:
-            largest = max((x for y in self.layers.values() for x in y), key=lambda x: x.size)
-            self.size -= largest.forget_lowest()
+            sid, largest = max(
+                ((sid, layer) for sid, layers in self.layers.items() for layer in layers),
+                key=lambda x: x[1].size,
+            )
+            gnos = largest.forget_lowest()
+            self.forgotten.add_gnos(sid, gnos)
+            self.size -= len(gnos)
 
     def end_logs(self, instance_id: str, stream: str | None, ts: int) -> None:
         """The logs of one stream of the instance (all of them for None) begin anew."""
@@ -313,6 +395,9 @@ class Origins:
         instance = self.instance(instance_id)
         instance.lineage = lineage
         instance.remember(at.ts, at)
+        gtids, instance.uncompared = instance.uncompared.freeze(), GrowingGtidSet()
+        if gtids:
+            self.uncompared.append(Uncompared(instance_id, at, gtids))
 
     def reached(self, instance_id: str, ts: int) -> None:
         """Everything of the instance up to `ts` is known."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -344,7 +345,7 @@ def test_a_file_that_was_taken_back_is_not_known_without_what_was_forgotten_of_i
 
 
 def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A forgotten GTID contradicts nothing."""
+    """A forgotten GTID contradicts nothing, and that it was not compared is said."""
 
     def history() -> tuple[Journal, Journal]:
         source, replica = fleet_of_two(groups=1)
@@ -357,7 +358,48 @@ def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch)
 
     assert names(audit(*history())) == ["gtid_origin_agreement"]
     monkeypatch.setattr("tallystick.coordinates.audit.origins.ORIGINS_MAX", 20)
-    assert names(audit(*history())) == []
+    output = audit(*history())
+    assert names(output) == []
+    assert [(o.instance_id, o.reason, o.data["gtids"]) for o in output.observations] == [
+        ("r", "origins_forgotten", f"{A}:1")
+    ]
+    checks = [one for one in output.checks if one.check.rule == "gtid_origin_agreement"]
+    assert {(one.instance_id, one.check.outcome) for one in checks} == {
+        ("s", Outcome.HOLDS),
+        ("r", Outcome.UNDECIDED),
+    }
+
+
+def after_a_reset_everywhere() -> Iterator[list[FleetEvent]]:
+    """The steps of a history in which numbers are given again, to the same on both sides."""
+    source, replica = fleet_of_two(groups=1)
+    source.log(*(f"{A}:{n}" for n in range(2, 16)))
+    replica.log(*(f"{A}:{n}" for n in range(1, 16)), server_id=1)
+    replica.status(f"{A}:1-15", replica.says(source))
+    source.status(f"{A}:1-15")
+    yield [*source.fleet_events, *replica.fleet_events]
+    for journal in (source, replica):
+        journal.fleet_events.clear()
+        journal.reset()
+        journal.status("")
+        journal.commit_times = {f"{A}:{n}": 9_000 + n for n in range(1, 9)}
+    source.log(*(f"{A}:{n}" for n in range(1, 9)))
+    source.status(f"{A}:1-8")
+    yield [*source.fleet_events, *replica.fleet_events]
+    replica.fleet_events.clear()
+    replica.log(*(f"{A}:{n}" for n in range(1, 9)), server_id=1)
+    replica.status(f"{A}:1-8", replica.says(source))
+    yield replica.fleet_events
+
+
+def test_what_is_claimed_after_a_reset_is_held_against_nothing_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The origins of before are forgotten between the source's claim and the replica's."""
+    monkeypatch.setattr("tallystick.coordinates.audit.origins.ORIGINS_MAX", 20)
+    fleet = FleetAudit()
+    outputs = [fleet.absorb(step) for step in after_a_reset_everywhere()]
+    assert [f.rule for output in (*outputs, fleet.finish()) for f in output.findings] == []
 
 
 def test_many_groups_in_many_facts_are_quick() -> None:
