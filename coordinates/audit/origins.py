@@ -225,6 +225,10 @@ class InstanceOrigins:
     known_ts: int = -1
     has_unknown: bool = False
     """Whether it has groups whose origin its journal does not name."""
+    forgotten_ts: int = -1
+    """Which states it had before this time is forgotten."""
+    has_forgotten_odd: bool = False
+    """Whether there was a GTID with more than one origin in one of them."""
     uncompared: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     """Claimed since the last row, and claimed before by a log whose origin is forgotten."""
 
@@ -235,7 +239,10 @@ class InstanceOrigins:
         ts = max(ts, self.states[-1].ts) if self.states else ts
         self.states.append(_State(ts, at, self.lineage, logs))
         if len(self.states) > STATES_MAX:
-            del self.states[: STATES_MAX // 4]
+            dropped = STATES_MAX // 4
+            self.has_forgotten_odd |= _are_odd(self.states[:dropped])
+            del self.states[:dropped]
+            self.forgotten_ts = self.states[0].ts
 
     def go_on(self, ts: int) -> None:
         """Logs have ended: of the others, claims that counted go on to count until the next row."""
@@ -260,7 +267,16 @@ class InstanceOrigins:
     @property
     def is_odd(self) -> bool:
         """Whether there is a GTID with more than one origin."""
-        return any(len(claims) > 1 for state in self.states for claims in state.logs)
+        return self.has_forgotten_odd or _are_odd(self.states)
+
+    def claimed_at(self, state: _State, against: InstanceOrigins) -> GtidSet:
+        """What may differ in a state of this instance from one that the other has forgotten."""
+        claims = [claim for of_log in state.logs for claim in of_log]
+        found = _NONE
+        for claim in claims:
+            if claim.layer or against.has_forgotten_odd:
+                found = found | claim.gtids
+        return found
 
 
 @dataclass(eq=False)
@@ -432,6 +448,9 @@ class Origins:
         for ts in sorted({s.ts for s in (*one.states, *two.states) if begin < s.ts <= end}):
             a, b = one.state_at(ts), two.state_at(ts)
             if a is None or b is None:
+                for late, state, other in ((first, a, two), (second, b, one)):
+                    if state is not None and state.ts == ts < other.forgotten_ts:
+                        self._leave_uncompared(late, state, other)
                 continue
             gtids = _differing(a.logs, b.logs)
             hidden, both_empty = _without_change(a.logs, b.logs, gtids)
@@ -454,6 +473,13 @@ class Origins:
                         )
                     )
         return found
+
+    def _leave_uncompared(self, late: str, state: _State, other: InstanceOrigins) -> None:
+        gtids = self.instances[late].claimed_at(state, other)
+        if gtids and state.at is not None:
+            found = Uncompared(late, state.at, gtids)
+            if found not in self.uncompared:
+                self.uncompared.append(found)
 
     def differing(self, first: str, first_ts: int, second: str, second_ts: int) -> GtidSet:
         """GTIDs of which two instances share no claim of the origin, each at its own time.
@@ -496,6 +522,10 @@ class Origins:
 
 # As the methods of arrays, but without a call of Python's for each of many small ones.
 _min, _all = np.minimum.reduce, np.logical_and.reduce
+
+
+def _are_odd(states: Iterable[_State]) -> bool:
+    return any(len(claims) > 1 for state in states for claims in state.logs)
 
 
 def _distinct(groups: OriginColumns) -> list[OriginColumns]:

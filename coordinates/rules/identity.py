@@ -31,8 +31,7 @@ SERVER_UUID_UNKNOWN = reason("server_uuid_unknown", "a server_uuid is not known"
 SERVER_ID_UNKNOWN = reason("server_id_unknown", "a server_id is not known", Lack.SERVER)
 ORIGINS_FORGOTTEN = reason(
     "origins_forgotten",
-    "the origin of {gtids:gtids} is not remembered, as another log has {gtids:it|them}: so many"
-    " GTIDs came since then",
+    "what another log has under {gtids:gtids} is not remembered: so much came since then",
     Lack.MEMORY,
 )
 _SERVER_ID = (

@@ -370,6 +370,39 @@ def test_origins_beyond_the_bound_are_forgotten(monkeypatch: pytest.MonkeyPatch)
     }
 
 
+def test_claims_of_before_a_reset_that_are_forgotten_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A replica's journal comes when the source has had a RESET, and many rows since."""
+    source, replica = fleet_of_two()
+    replica.commit_times = {f"{A}:1": 7}
+    replica.log(f"{A}:1", server_id=1)
+    for _ in range(2):
+        source.status(f"{A}:1-3")
+        replica.status(f"{A}:1", replica.says(source))
+    for journal in (source, replica):
+        journal.reset()
+    for _ in range(8):
+        source.status("")
+    replica.status("", replica.says(source))
+    source.status("")
+
+    def said() -> tuple[set[str], set[str]]:
+        fleet = FleetAudit()
+        events = [*source.fleet_events, *replica.fleet_events]
+        outputs = [*(fleet.absorb([event]) for event in events), fleet.finish()]
+        found = {f.rule for output in outputs for f in output.findings}
+        return found, {o.reason for output in outputs for o in output.observations}
+
+    found, reasons = said()
+    assert "gtid_origin_agreement" in found
+    assert "origins_forgotten" not in reasons
+    monkeypatch.setattr("tallystick.coordinates.audit.origins.STATES_MAX", 4)
+    found, reasons = said()
+    assert "gtid_origin_agreement" not in found
+    assert "origins_forgotten" in reasons
+
+
 def after_a_reset_everywhere() -> Iterator[list[FleetEvent]]:
     """The steps of a history in which numbers are given again, to the same on both sides."""
     source, replica = fleet_of_two(groups=1)

@@ -202,7 +202,7 @@ FLEET_LIMITS = {
         "replica_too_far_behind", {**_FEW_EVENTS, f"{AUDIT}.needed_logs.SOURCE_BYTES_MAX": 0}
     ),
     "origins": Limit("origins_forgotten", {f"{AUDIT}.origins.ORIGINS_MAX": 2}),
-    "claims": Limit("", {f"{AUDIT}.origins.STATES_MAX": 4}),
+    "claims": Limit("origins_forgotten", {f"{AUDIT}.origins.STATES_MAX": 4}),
     "replayed groups": Limit("replay_unseen", {f"{AUDIT}.comparison.REPLAYED_MAX": 1}),
     "names of sources": Limit("", {f"{AUDIT}.replica.NAMED_MAX": 2}),
     "rows with claims": Limit("", {f"{AUDIT}.fleet.ROWS_MAX": 1}),
