@@ -158,6 +158,7 @@ class FleetAudit:
             at_end = JournalPosition(end, at.epoch, at.sequence, None)
             for channel in member.replica.channels.values():
                 self.reader.comparisons.queue_groups(member, channel, at_end, (), is_row=False)
+            self.reader.origins.end(instance_id)
             self.reader.origins.row(instance_id, member.timeline.lineage, at_end)
             # Nothing follows: all is known, by whatever clock. But who was asked once more and has
             # not answered may have been cut short: what it lacks is not held against others.

@@ -8,8 +8,9 @@ count from the next log_status row of their instance.
 All values are kept once, in layers: layer 0 holds the first value seen of each GTID, layer 1 the
 first that differed from it, and so on. What an instance claims is then a GTID set for each layer,
 and a contradiction is what one instance claims in one layer and another in another. With what a
-layer has forgotten while a log claims it nothing can be compared: a later claim of it claims
-nothing, and is reported.
+layer has forgotten while a log claims it, later claims are compared by runs of numbers
+(``forgotten_origins``); where that does not show that they agree, they are reported as not
+compared.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from tallystick.coordinates.audit.forgotten_origins import (
+    RUN,
+    ForgottenOrigins,
+    OpenRuns,
+    hashes_of,
+    numbers_of,
+)
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
@@ -163,14 +171,17 @@ class _Layer:
         )
         return same
 
-    def forget_lowest(self) -> IntArray:
-        """Forget half; returns which."""
+    def forget_lowest(self) -> tuple[IntArray, npt.NDArray[np.uint64]]:
+        """Forget about half, whole runs if possible; returns which, and a hash of each origin."""
         dropped = (self.size + 1) // 2
+        begin = int(self.gno[dropped - 1]) // RUN * RUN
+        dropped = int(self.gno[: self.size].searchsorted(begin)) or dropped
         forgotten = self.gno[:dropped]
+        hashes = hashes_of(forgotten, self.server_id[:dropped], self.commit_ts[:dropped])
         for name in ("gno", "server_id", "commit_ts"):
             setattr(self, name, getattr(self, name)[dropped : self.size].copy())
         self.size -= dropped
-        return forgotten
+        return forgotten, hashes
 
 
 @dataclass(slots=True, eq=False)
@@ -180,6 +191,7 @@ class _Log:
     all: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     odd: dict[int, GrowingGtidSet] = field(default_factory=dict)
     empty: dict[int, GrowingGtidSet] = field(default_factory=dict)
+    open_runs: OpenRuns = field(default_factory=OpenRuns)
 
     def take(self, layer: int, sid: str, groups: OriginColumns) -> None:
         """The log claims groups in a layer."""
@@ -285,8 +297,7 @@ class Origins:
 
     layers: dict[str, list[_Layer]] = field(default_factory=dict)
     size: int = 0
-    forgotten: GrowingGtidSet = field(default_factory=GrowingGtidSet)
-    """GTIDs of which an origin is forgotten."""
+    forgotten: ForgottenOrigins = field(default_factory=ForgottenOrigins)
     uncompared: list[Uncompared] = field(default_factory=list)
     """What has not been reported yet."""
     is_contested: bool = False
@@ -329,7 +340,7 @@ class Origins:
         layers = self.layers.get(sid)
         if layers is None:
             layers = self.layers[sid] = [_Layer()]
-        if self.forgotten.contains_any(sid, groups.gno):
+        if self.forgotten.gtids.contains_any(sid, groups.gno):
             groups = self._enter_forgotten(instance, holder, sid, groups)
             if not len(groups.gno):
                 return
@@ -354,7 +365,7 @@ class Origins:
     ) -> OriginColumns:
         """Enter those whose origin may be a forgotten one; returns the others."""
         self._forget_unclaimed()
-        which = self.forgotten.freeze().contains_gnos(sid, groups.gno)
+        which = self.forgotten.gtids.freeze().contains_gnos(sid, groups.gno)
         others, groups = groups.take(~which), groups.take(which)
         for number, layer in enumerate(self.layers[sid]):
             same = layer.same(groups)
@@ -362,8 +373,28 @@ class Origins:
             if len(here.gno):
                 holder.all.add_gnos(sid, here.gno)
                 holder.take(number, sid, here)
-        instance.uncompared.add_gnos(sid, groups.gno)
+        if len(groups.gno):
+            holder.all.add_gnos(sid, groups.gno)
+            holder.take(0, sid, groups)
+            hashes = hashes_of(groups.gno, groups.server_id, groups.commit_ts)
+            for run in holder.open_runs.take(sid, groups.gno, hashes, self.forgotten):
+                self._leave_run(instance, holder, sid, run)
         return others
+
+    def _leave_run(self, instance: InstanceOrigins, holder: _Log, sid: str, run: int) -> None:
+        gnos = numbers_of(run)
+        of_log, forgotten = holder.all.freeze(), self.forgotten.gtids.freeze()
+        claimed = of_log.contains_gnos(sid, gnos) & forgotten.contains_gnos(sid, gnos)
+        instance.uncompared.add_gnos(sid, gnos[claimed])
+
+    def end(self, instance_id: str) -> None:
+        """Nothing follows: runs that an instance has begun to claim stay so."""
+        instance = self.instance(instance_id)
+        for holder in instance.logs.values():
+            for sid, runs in holder.open_runs.sums.items():
+                for run in runs:
+                    self._leave_run(instance, holder, sid, run)
+            holder.open_runs = OpenRuns()
 
     def _forget_unclaimed(self) -> None:
         """What no log claims any more, as after RESET everywhere, is claimed anew."""
@@ -375,7 +406,7 @@ class Origins:
         for one in self.instances.values():
             for gtids in one.claimed(known_ts):
                 claimed.add_set(gtids)
-        self.forgotten = GrowingGtidSet(self.forgotten.freeze() & claimed.freeze())
+        self.forgotten.keep_only(claimed.freeze())
 
     def forget_lowest(self) -> None:
         """Forget what is beyond the bound, the lowest numbers first."""
@@ -385,9 +416,16 @@ class Origins:
                 ((sid, layer) for sid, layers in self.layers.items() for layer in layers),
                 key=lambda x: x[1].size,
             )
-            gnos = largest.forget_lowest()
-            self.forgotten.add_gnos(sid, gnos)
+            gnos, hashes = largest.forget_lowest()
             self.size -= len(gnos)
+            if len(self.layers[sid]) > 1:
+                self.forgotten.take_without_sum(sid, gnos)
+                continue
+            self.forgotten.take(sid, gnos, hashes)
+            for log in (log for one in self.instances.values() for log in one.logs.values()):
+                if log.all.contains_any(sid, gnos):
+                    mine = log.all.freeze().contains_gnos(sid, gnos)
+                    log.open_runs.begin(sid, gnos[mine], hashes[mine], self.forgotten)
 
     def end_logs(self, instance_id: str, stream: str | None, ts: int) -> None:
         """The logs of one stream of the instance (all of them for None) begin anew."""

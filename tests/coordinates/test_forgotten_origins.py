@@ -1,0 +1,163 @@
+"""Origins that are not remembered are compared by their sums over runs of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tallystick.coordinates.audit import forgotten_origins, origins
+from tallystick.coordinates.audit.journal_position import JournalPosition
+from tallystick.coordinates.audit.origins import OriginColumns, Origins
+from tallystick.coordinates.state_codec import decode, encode
+from tallystick.coordinates.values.gtid import GtidSet
+
+A = "aaaaaaaa-aaaa-aaaa-aaaa-aaaaaaaaaaaa"
+LOG = ("binlog", 0)
+RUN = 4
+
+
+@pytest.fixture(autouse=True, scope="module")
+def small():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(forgotten_origins, "RUN", RUN)
+        patch.setattr(origins, "RUN", RUN)
+        patch.setattr(origins, "ORIGINS_MAX", 5 * RUN)
+        yield
+
+
+class Claimed:
+    """What two instances claim, and what is said of it."""
+
+    def __init__(self) -> None:
+        self.origins = Origins()
+        self.contradicted = GtidSet.EMPTY
+        self.ts = 0
+
+    def claim(self, name: str, gnos: Iterable[int], other: int | None = None) -> None:
+        """A row follows; one GTID may have another origin."""
+        gno = np.array(list(gnos), dtype=np.int64)
+        columns = OriginColumns(
+            gno,
+            np.ones(len(gno), dtype=np.int64),
+            gno * 1000 + (gno == other),
+            np.zeros(len(gno), dtype=np.bool_),
+        )
+        self.ts += 1
+        if len(gno):
+            self.origins.claim(name, LOG, A, columns)
+        self.row(name)
+
+    def row(self, name: str) -> None:
+        self.origins.row(name, 0, JournalPosition(self.ts, 0, self.ts, None))
+        for one in self.origins.instances:
+            self.origins.reached(one, self.ts)
+        for found in self.origins.contradictions(list(self.origins.instances)):
+            self.contradicted = self.contradicted | found.gtids
+        self.origins.forget_lowest()
+
+    def end(self) -> None:
+        for name in self.origins.instances:
+            self.origins.end(name)
+            self.row(name)
+
+    @property
+    def uncompared(self) -> str:
+        found = GtidSet.EMPTY
+        for one in self.origins.uncompared:
+            found = found | one.gtids
+        return str(found).removeprefix(f"{A}:")
+
+
+def test_a_replica_far_behind_is_compared():
+    """It claims what its source did long ago, numbers of two runs at a time."""
+    claimed = Claimed()
+    claimed.claim("s", range(1, 81))
+    assert claimed.origins.size <= 5 * RUN
+    for begin in range(1, 81, 3):
+        claimed.claim("r", range(begin, min(begin + 3, 81)))
+    claimed.end()
+    assert ("", GtidSet.EMPTY) == (claimed.uncompared, claimed.contradicted)
+
+
+def test_one_that_claims_otherwise_is_named_when_its_run_is_whole():
+    """Which of the run it is cannot be told."""
+    claimed = Claimed()
+    claimed.claim("s", range(1, 81))
+    claimed.claim("r", range(1, 19), other=18)
+    assert "" == claimed.uncompared
+    claimed.claim("r", range(19, 20))
+    assert "16-19" == claimed.uncompared
+    claimed.claim("r", range(20, 81))
+    claimed.end()
+    assert ("16-19", GtidSet.EMPTY) == (claimed.uncompared, claimed.contradicted)
+
+
+def test_a_run_that_is_claimed_in_part_is_named_when_others_follow_or_at_the_end():
+    """The log lacks a GTID, as of a replica that was made from a backup."""
+    claimed = Claimed()
+    claimed.claim("s", range(1, 81))
+    claimed.claim("r", range(6, 15))
+    claimed.claim("r", range(16, 27))
+    assert "" == claimed.uncompared
+    claimed.end()
+    assert "6-7,12-14,24-26" == claimed.uncompared.replace(":", ",")
+
+
+def test_numbers_that_no_log_claims_any_more_are_given_anew():
+    """RESET on both servers."""
+    claimed = Claimed()
+    for name in "sr":
+        claimed.claim(name, range(1, 81))
+    for name in "sr":
+        claimed.origins.end_logs(name, None, claimed.ts)
+        claimed.row(name)
+        claimed.row(name)
+    for name in "sr":
+        claimed.claim(name, range(1, 31), other=9)
+    claimed.end()
+    assert ("", GtidSet.EMPTY) == (claimed.uncompared, claimed.contradicted)
+
+
+def test_of_a_number_with_two_origins_there_is_no_sum():
+    """The runs of a sid with contradictions are not compared by sums."""
+    claimed = Claimed()
+    claimed.claim("s", range(1, 9))
+    claimed.claim("t", range(1, 9), other=3)
+    assert f"{A}:3" == str(claimed.contradicted)
+    claimed.claim("s", range(9, 81))
+    claimed.claim("r", range(1, 9))
+    claimed.end()
+    assert "3" in claimed.uncompared or "1-" in claimed.uncompared
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    steps=st.lists(st.tuples(st.booleans(), st.integers(1, 30)), min_size=1, max_size=40),
+    other=st.none() | st.integers(1, 120),
+    saved=st.booleans(),
+)
+def test_what_differs_is_found_or_named_and_nothing_else(steps, other, saved):
+    """However a source and a replica behind it, or before it, go on in turn to the same end."""
+    claimed, at = Claimed(), {"s": 1, "r": 1}
+    for is_source, count in [*steps, (True, 120), (False, 120)]:
+        name = "s" if is_source else "r"
+        end = min(at[name] + count, 121)
+        claimed.claim(name, range(at[name], end), other if name == "r" else None)
+        at[name] = end
+        if saved:
+            claimed.origins = decode(Origins, encode(Origins, claimed.origins), "origins")
+    claimed.end()
+    differs = GtidSet.EMPTY if other is None else GtidSet.parse(f"{A}:{other}")
+    named = claimed.uncompared and GtidSet.parse(f"{A}:{claimed.uncompared}")
+    if other is None:
+        assert not named
+        assert not claimed.contradicted
+    elif claimed.contradicted:
+        assert differs == claimed.contradicted
+    else:
+        assert differs - named == GtidSet.EMPTY
+        assert named.count() <= RUN
