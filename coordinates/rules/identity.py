@@ -31,7 +31,7 @@ SERVER_UUID_UNKNOWN = reason("server_uuid_unknown", "a server_uuid is not known"
 SERVER_ID_UNKNOWN = reason("server_id_unknown", "a server_id is not known", Lack.SERVER)
 ORIGINS_FORGOTTEN = reason(
     "origins_forgotten",
-    "tallystick does not remember what another log has under {gtids:gtids}: so much came since then",
+    "tallystick does not remember what another log has under {gtids:gtids}: so much came since",
     Lack.MEMORY,
 )
 _SERVER_ID = (
