@@ -1,6 +1,6 @@
 """From the last answer to a collection to the page that shows it, of a large fleet.
 
-    python -m benchmarks.collection [--instances 1000] [--collections 5]
+    python -m benchmarks.collection [--instances 1000] [--collections 5] [--interval 30]
 
 `tallystick audit --serve` runs as users run it. All instances answer each of its requests at once,
 and somebody asks for the page every two seconds, as a browser does.
@@ -35,7 +35,6 @@ from tallystick.deploy.broker import LocalBroker
 from tallystick.producers.kafka_clients.confluent import QUIET
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 
-INTERVAL_S = 30
 READY_S = 300.0
 PAGE_EVERY_S = 2.0
 
@@ -50,9 +49,11 @@ class Measured(NamedTuple):
 class Audit:
     """The job, what it says, and its page."""
 
-    def __init__(self, directory: Path, servers: str, instances: list[str]) -> None:
+    def __init__(
+        self, directory: Path, servers: str, instances: list[str], interval_s: int
+    ) -> None:
         (directory / "tallystick.toml").write_text(f"instances = {json.dumps(instances)}\n")
-        command = ["audit", "--bootstrap-servers", servers, "--collect-interval-s", str(INTERVAL_S)]
+        command = ["audit", "--bootstrap-servers", servers, "--collect-interval-s", str(interval_s)]
         self._process = subprocess.Popen(
             [sys.executable, "-m", "tallystick", *command, "--serve", "--listen", "127.0.0.1:0"],
             cwd=directory, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
@@ -153,12 +154,12 @@ class Fleet:
         self._requests.close()
 
 
-def measure(directory: Path, instances: int, collections: int) -> list[Measured]:
+def measure(directory: Path, instances: int, collections: int, interval_s: int) -> list[Measured]:
     """One collection after the other; of the first one Spark compiles what it runs."""
     measured = []
     with LocalBroker(directory / "broker", port=0) as broker:
         fleet = Fleet(instances, broker.bootstrap_servers)
-        audit = Audit(directory, broker.bootstrap_servers, fleet.names)
+        audit = Audit(directory, broker.bootstrap_servers, fleet.names, interval_s)
         try:
             fleet.start()
             for _ in range(collections):
@@ -183,9 +184,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--instances", type=int, default=1_000)
     parser.add_argument("--collections", type=int, default=5)
+    parser.add_argument(
+        "--interval",
+        type=int,
+        default=30,
+        help="seconds from request to request: until it is shown",
+    )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
-        measured = measure(Path(name), options.instances, options.collections)
+        measured = measure(Path(name), options.instances, options.collections, options.interval)
     written, shown = (statistics.median(values) for values in zip(*measured, strict=True))
     print(
         f"{options.instances:,} instances, median of {len(measured)} collections: written"
