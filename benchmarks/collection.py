@@ -188,7 +188,7 @@ def main() -> None:
         "--interval",
         type=int,
         default=30,
-        help="seconds from request to request: until it is shown",
+        help="seconds from request to request",
     )
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tallystick-bench-") as name:
