@@ -16,7 +16,7 @@ SHORT = {
     "growth": "--instances 16 100",
     "heartbeats": "--instances 1000 --seconds 20",
     "collection": "--collections 2",
-    "expectations": "--rounds 1",
+    "expectations": "--rounds 1 --sizes 100 1000 --runs 30",
     "audit": "--rounds 3",
     "campaign": "--seeds 20",
     "codec": "",

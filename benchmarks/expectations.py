@@ -4,7 +4,7 @@ A round validates the same cuts on both engines one after the other, so that a b
 both. Figures are medians over rounds. The last lines show that a run's cost does not grow with the
 runs before it, and what Data Docs of the kept runs cost apart from it.
 
-Run with: python -m benchmarks.expectations [--rounds N]
+Run with: python -m benchmarks.expectations [--rounds N] [--sizes N ...] [--runs N]
 """
 
 from __future__ import annotations
@@ -122,7 +122,10 @@ def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=7)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES, help="instances")
+    parser.add_argument("--runs", type=int, default=100, help="kept on disk, in each of two parts")
+    options = parser.parse_args()
+    rounds, runs = options.rounds, options.runs
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         spark = start_session(SessionSettings(jars=(), log_file=root / "spark.log"))
@@ -130,7 +133,7 @@ def main() -> None:
         on_spark = CollectionValidator(spark=spark, spark_rows_min=1)
         print(f"one collection, seconds, medians of {rounds} rounds")
         print(f"{'instances':>10}{'rows':>8}{'':>16}{'pandas':>10}{'spark':>10}")
-        for instances in SIZES:
+        for instances in options.sizes:
             healthy = cuts(instances)
             failing = [with_breach(healthy[0]), *healthy[1:]]
             for name, rows, verdict in (
@@ -153,15 +156,15 @@ def main() -> None:
         spark.stop()
         print(f"\n100 instances, results on disk, the last {KEPT} kept, pandas, CPU seconds")
         kept = CollectionValidator(root / "docs", keep_runs=KEPT)
-        for first in (1, 101):
+        for first in (1, 1 + runs):
             times = [
                 seconds(
                     partial(validated, kept, cuts(100, number), Verdict.CONSISTENT),
                     time.process_time,
                 )
-                for number in range(first, first + 100)
+                for number in range(first, first + runs)
             ]
-            print(f"  runs {first:>3} to {first + 99:<4}{statistics.median(times):>10.3f}")
+            print(f"  runs {first:>3} to {first + runs - 1:<4}{statistics.median(times):>10.3f}")
         print(f"  Data Docs of {KEPT:<6}{seconds(kept.build_data_docs):>10.3f}")
 
 
