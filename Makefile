@@ -57,9 +57,9 @@ demo: preflight
 		$(if $(FAULT),--fault '$(FAULT)') $(if $(NEGATIVE),--negative '$(NEGATIVE)') \
 		$(if $(SCENARIO),--scenario '$(SCENARIO)') $(if $(SEED),--seed '$(SEED)')
 
-# What to run while you work.
+# What to run while you work; the test of limits plays all others' histories again, in `make test`.
 check: lint types
-	$(PY) -m pytest -q -n auto --dist worksteal \
+	$(PY) -m pytest -q -n auto --dist worksteal --ignore tests/coordinates/test_limits.py \
 		tests/coordinates tests/real_journals tests/test_imports.py tests/test_tidy.py
 
 # The slowest tests of each stage are printed: that is where its time can be saved.
