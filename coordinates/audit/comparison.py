@@ -42,7 +42,7 @@ class ChannelRow:
     """Whether groups of the channel's relay log were seen."""
     is_filtered: bool = False
     former: frozenset[str] = frozenset()
-    """Which coordinates, "read" or "executed", may still be of the channel's source of before."""
+    """Which coordinates, "read" or "executed", may still be of the channel's previous source."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,7 +199,7 @@ class ImageChannel:
         read, executed: Coordinates in the source's log, None not in it.
         coordinates_ts: Since when they are of the present source, None not known.
         is_filtered: Whether the channel leaves out groups of its source.
-        former: Which of them may still be of the channel's source of before.
+        former: Which of them may still be of the channel's previous source.
     """
 
     instance_id: str

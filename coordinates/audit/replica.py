@@ -71,7 +71,7 @@ class FormerRead:
     """What a channel had read when it was given, or found, another source.
 
     Behind one address another server may answer, and a receiver may go over to another source by
-    itself: until it has received something, the row still has the coordinates of before.
+    itself: until it has received something, the row still has the previous coordinates.
 
     Attributes:
         before: In the last row before; None: not known.
