@@ -78,6 +78,10 @@ class ForgottenOrigins:
         self.gtids.add_gnos(sid, gno)
         self._forget_sums(sid, np.unique(gno // RUN).tolist())
 
+    def has_sum(self, sid: str, gno: IntArray) -> npt.NDArray[np.bool_]:
+        """Which GTIDs are of runs of which there is a sum."""
+        return np.isin(gno // RUN, list(self.sums.get(sid, {})))
+
     def keep_only(self, gtids: GtidSet) -> None:
         """Of others nothing need be known: they may be given anew."""
         before = self.gtids.freeze()
@@ -118,13 +122,17 @@ class OpenRuns:
         hashes: npt.NDArray[np.uint64],
         forgotten: ForgottenOrigins,
     ) -> list[int]:
-        """The log claims forgotten GTIDs; returns runs that it claims otherwise, or never whole."""
+        """The log claims GTIDs of runs with a sum.
+
+        Returns:
+            Runs that it claims otherwise, or never whole.
+        """
         of_sid = self.sums.setdefault(sid, {})
         wrong = []
         for run, found in sums_of(gno, hashes):
             mine = of_sid.get(run, _NOTHING) + found
-            whole = forgotten.sums.get(sid, {}).get(run)
-            if whole is None or mine.count > whole.count or mine.count == whole.count:
+            whole = forgotten.sums[sid][run]
+            if mine.count >= whole.count:
                 if mine != whole:
                     wrong.append(run)
                 of_sid.pop(run, None)

@@ -373,6 +373,10 @@ class Origins:
             if len(here.gno):
                 holder.all.add_gnos(sid, here.gno)
                 holder.take(number, sid, here)
+        has_sum = self.forgotten.has_sum(sid, groups.gno)
+        # Without one they claim nothing: of which layer they would be is not known.
+        instance.uncompared.add_gnos(sid, groups.gno[~has_sum])
+        groups = groups.take(has_sum)
         if len(groups.gno):
             holder.all.add_gnos(sid, groups.gno)
             holder.take(0, sid, groups)

@@ -37,13 +37,15 @@ class Claimed:
         self.contradicted = GtidSet.EMPTY
         self.ts = 0
 
-    def claim(self, name: str, gnos: Iterable[int], other: int | None = None) -> None:
-        """A row follows; one GTID may have another origin."""
+    def claim(
+        self, name: str, gnos: Iterable[int], other: int | None = None, later: int = 0
+    ) -> None:
+        """A row follows; one GTID, or all that are made later, may have another origin."""
         gno = np.array(list(gnos), dtype=np.int64)
         columns = OriginColumns(
             gno,
             np.ones(len(gno), dtype=np.int64),
-            gno * 1000 + (gno == other),
+            gno * 1000 + (gno == other) + 500 * later,
             np.zeros(len(gno), dtype=np.bool_),
         )
         self.ts += 1
@@ -120,6 +122,29 @@ def test_numbers_that_no_log_claims_any_more_are_given_anew():
         claimed.claim(name, range(1, 31), other=9)
     claimed.end()
     assert ("", GtidSet.EMPTY) == (claimed.uncompared, claimed.contradicted)
+
+
+@given(
+    before=st.integers(1, 100),
+    steps=st.lists(st.tuples(st.booleans(), st.integers(1, 60)), max_size=20),
+)
+def test_a_healthy_fleet_is_not_accused_after_a_reset(before, steps):
+    """Origins of before RESET remain in a layer, those of after it are in another."""
+    claimed = Claimed()
+    for name in "sr":
+        claimed.claim(name, range(1, before + 1))
+    for name in "sr":
+        claimed.origins.end_logs(name, None, claimed.ts)
+        claimed.row(name)
+        claimed.row(name)
+    at = {"s": 1, "r": 1}
+    for is_source, count in [*steps, (True, 150), (False, 150)]:
+        name = "s" if is_source else "r"
+        end = min(at[name] + count, 151)
+        claimed.claim(name, range(at[name], end), later=1)
+        at[name] = end
+    claimed.end()
+    assert not claimed.contradicted
 
 
 def test_of_a_number_with_two_origins_there_is_no_sum():
