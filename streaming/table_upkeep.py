@@ -6,10 +6,12 @@ All of it may be cut short at any point; the next round does it.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
 from tallystick.streaming.delta_table import append, existing, made, record
@@ -63,3 +65,12 @@ def keep_up(directory: Path, run_id: str, batch: int, retention: Retention) -> N
             table.vacuum(dry_run=False, full=True)
         record(table)
         forget_removed(directory / kind.name)
+    _give_back_memory()
+
+
+def _give_back_memory() -> None:
+    """What was freed to the system: upkeep reads whole tables, by many threads of deltalake's."""
+    pa.default_memory_pool().release_unused()
+    # Only glibc has it.
+    with contextlib.suppress(AttributeError):
+        ctypes.CDLL(None).malloc_trim(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,6 +31,22 @@ def test_a_property_of_the_job_is_refused(name):
     """Its own value is what it needs."""
     with pytest.raises(SessionError, match=f"'{name}' is set by tallystick itself"):
         conf(properties={name: "x"})
+
+
+def test_executors_keep_little_freed_memory_unless_a_property_says_otherwise():
+    """The C library's own limit is for programs that have few threads."""
+    name = "spark.executorEnv.MALLOC_ARENA_MAX"
+    assert "4" == conf(master="spark://m:7077")[name]
+    assert "9" == conf(properties={name: "9"})[name]
+    settings = SessionSettings((), Path("spark.log"))
+    assert "4" == submitted_conf(settings, {})[name]
+    assert "9" == submitted_conf(settings, {name: "9"})[name]
+
+
+def test_the_jvm_keeps_little_freed_memory(spark):
+    """As its executors; the variable is of its environment, not of the driver's."""
+    assert "4" == spark._jvm.System.getenv("MALLOC_ARENA_MAX")
+    assert "MALLOC_ARENA_MAX" not in os.environ
 
 
 def test_on_a_cluster_the_driver_says_where_it_is():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 import subprocess
@@ -30,7 +31,7 @@ from tallystick.runs.tables import read_run
 from tallystick.streaming import delta_table, newest_rows, table_reader, table_sink, tables
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.table_sink import END_BATCH, TableSink
-from tallystick.streaming.table_upkeep import Retention
+from tallystick.streaming.table_upkeep import Retention, keep_up
 from tests.support.results import finding
 
 FINDING = finding(collection_id="c1", sequence=2**62, ts=5)
@@ -262,6 +263,29 @@ def test_the_page_has_the_columns_as_they_are_written(tmp_path):
     for kind in tables.TABLES.values():
         made = delta_table.made(tmp_path, kind)
         assert tables.full_schema(kind) == pa.schema(made.to_pyarrow_dataset().schema)
+
+
+def test_upkeep_gives_freed_memory_back(tmp_path):
+    """The C library keeps what was freed below something that is still used."""
+    libc = ctypes.CDLL(None)
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+    libc.free.argtypes = [ctypes.c_void_p]
+    size = 64_000
+    blocks = [libc.malloc(size) for _ in range(2_000)]
+    for block in blocks:
+        ctypes.memset(block, 1, size)
+    used = blocks.pop()
+    for block in blocks:
+        libc.free(block)
+    before = resident_bytes()
+    keep_up(tmp_path, "run", 1, Retention(30, 30))
+    after = resident_bytes()
+    libc.free(used)
+    assert before - after > len(blocks) * size / 2
+
+
+def resident_bytes():
+    return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def test_upkeep_keeps_the_rows_and_few_files(tmp_path, monkeypatch):
