@@ -42,7 +42,11 @@ from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.rules.outcomes import Undecided
+    from tallystick.coordinates.rules.registry import Rule
 
 GOES_ON: Final = {"lost records": "goes on"}
 """Metadata of fields that are kept when records are missing; all others are made anew."""
@@ -235,6 +239,20 @@ class InstanceState:
         self.clones.time_anew()
         self.persistence.time_anew(ts)
         self.baselines.unsettled = [(ts, gtids) for _, gtids in self.baselines.unsettled]
+
+    def forgotten_steps(self) -> Iterator[tuple[Rule, Undecided]]:
+        """What protocols leave undecided, as a limit dropped what may yet break a rule."""
+        for forgotten in (
+            self.collections.forgotten,
+            self.collection_steps.forgotten,
+            self.zones.forgotten,
+            self.zones.outside,
+            self.engine_locks.forgotten,
+            self.online_backup_steps.forgotten,
+            self.backup_locks.forgotten,
+            self.persistence.forgotten,
+        ):
+            yield from forgotten.undecided()
 
     @property
     def instance_id(self) -> str:

@@ -31,6 +31,7 @@ from tallystick.coordinates.rules.logged_groups import (
 )
 from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN, GTID_MODE_NOT_KNOWN
 from tallystick.coordinates.rules.outcomes import Undecided
+from tallystick.coordinates.rules.protocol_steps import FORGOTTEN
 from tallystick.coordinates.rules.readable import (
     NO_ROW,
     NOT_REACHED,
@@ -73,9 +74,11 @@ _OF_FIELDS = {
 """Rules of events that rest on a field which a journal need not carry."""
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
-NOT_CONSISTENT = DISTURBED | {SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code}
+NOT_CONSISTENT = DISTURBED | {
+    SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code
+}  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
-not seen, or the row may lack a channel."""
+not seen, the row may lack a channel, or a limit dropped what may hide a breach."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
@@ -134,6 +137,8 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     )
     evidence = judge_instance(row)
     _leave_unseen_undecided(audit, checks)
+    for rule, undecided in audit.forgotten_steps():
+        checks.take(rule, undecided)
     if waiting.redo.written is not None:
         for rule, answer in without_evidence(audit.redo.lacking()):
             checks.take(rule, answer)

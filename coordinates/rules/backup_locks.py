@@ -12,7 +12,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.backup_lock_freeze import BACKUP_LOCKS_FREEZE_SCOPE
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import note_forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
@@ -107,6 +107,7 @@ class BackupLockProtocol:
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _backup_lock_freeze: BackupLockFreeze = field(metadata=COLLABORATOR)
     _sessions: dict[str, LockSession] = field(default_factory=dict)
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
     def step(
         self,
@@ -156,18 +157,20 @@ class BackupLockProtocol:
         # One that holds nothing has nothing to release; its image is undecided without its lock.
         idle = next((name for name, one in self._sessions.items() if not one.held), None)
         name = next(iter(self._sessions)) if idle is None else idle
-        del self._sessions[name]
-        if idle is None:
-            note_forgotten(
+        held = self._sessions.pop(name).held
+        if held:
+            self.forgotten.drop(
                 self._reporter,
                 BACKUP_LOCK_PROTOCOL,
                 BACKUP_LOCKS_FREEZE_SCOPE,
                 what="sessions with backup locks",
                 kept=_SESSIONS_MAX,
                 at=f"backup locks of session {name or 'unknown'}",
+                names=[f"{lock} {name}" for lock in held],
             )
 
     def _unlocked(self, lock: str, name: str, at: str) -> None:
+        self.forgotten.ended(f"{lock} {name}")
         session = self._sessions.get(name)
         if session is not None and lock in session.held:
             session.held.remove(lock)

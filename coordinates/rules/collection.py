@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import note_forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import COLLECTORS
-from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -266,6 +266,10 @@ def _rank(resource: str) -> int | None:
     return _RANKS.get(resource.split(":", 1)[0])
 
 
+def _name(collection_id: str, session: Any) -> str:
+    return f"{collection_id} of session {session}"
+
+
 @dataclass(slots=True)
 class _Round:
     """One collection between enter and leave."""
@@ -288,6 +292,7 @@ class CollectionProtocol:
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _rounds: list[_Round] = field(default_factory=list)
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
     @property
     def is_open(self) -> bool:
@@ -309,6 +314,8 @@ class CollectionProtocol:
                 break
         else:
             # Its beginning was not seen: without evidence nothing is judged.
+            if step == "leave":
+                self.forgotten.ended(_name(*key))
             return
         if isinstance(body.get("lsn"), int):
             self._engine_log(round_, resource, body["lsn"])
@@ -322,7 +329,7 @@ class CollectionProtocol:
             self._leave(round_, ts)
 
     def _forget(self, round_: _Round) -> None:
-        note_forgotten(
+        self.forgotten.drop(
             self._reporter,
             COLLECTION_LOCK_ORDER,
             COLLECTION_UNLOCK_COMPLETE,
@@ -331,6 +338,7 @@ class CollectionProtocol:
             what="collections",
             kept=OPEN_MAX,
             at=f"collection {round_.collection_id}",
+            names=[_name(round_.collection_id, round_.session)],
             collection_id=round_.collection_id,
         )
 
@@ -446,4 +454,4 @@ class CollectionProtocol:
 
     def interrupted(self) -> None:
         """The server ended, or records were lost: what a collection still held is unknown."""
-        self._rounds = []
+        reset(self)

@@ -13,7 +13,7 @@ from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
-    note_forgotten,
+    Forgotten,
     report_missing,
     step_missing,
 )
@@ -180,6 +180,7 @@ class CollectionSteps:
     _runs: list[_Run] = field(default_factory=list)
     _own: list[str] = field(default_factory=list)
     """Those of the collector's own locks that were recorded."""
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``collection`` record."""
@@ -194,6 +195,8 @@ class CollectionSteps:
             if (run.collection_id, run.session) == key and not run.has_left:
                 break
         else:
+            if step == "leave":
+                self.forgotten.ended(_name(*key))
             return
         run.last = (f"{step} {resource}".strip(), ts)
         if resource == _INNODB and step in ("lock", "collect"):
@@ -215,13 +218,14 @@ class CollectionSteps:
         forgotten = left or self._runs[0]
         self._runs.remove(forgotten)
         if left is None:
-            note_forgotten(
+            self.forgotten.drop(
                 self._reporter,
                 COLLECTION_STEPS_COMPLETE,
                 ROW_LSN_AS_COLLECTED,
                 what="collections",
                 kept=_RUNS_MAX,
                 at=f"collection {forgotten.collection_id}",
+                names=[_name(forgotten.collection_id, forgotten.session)],
                 collection_id=forgotten.collection_id,
             )
 
@@ -350,7 +354,11 @@ class CollectionSteps:
 
     def interrupted(self) -> None:
         """The server ended, or records were lost: no collection goes on."""
-        self._runs = []
+        self._runs, self.forgotten = [], Forgotten()
+
+
+def _name(collection_id: str, session: Any) -> str:
+    return f"{collection_id} of session {session}"
 
 
 def _left_out(run: _Run, state: ServerState) -> list[str]:

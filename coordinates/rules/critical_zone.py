@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import note_forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
-from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -241,6 +241,9 @@ class CriticalZoneProtocol:
     _is_known: bool = False
     """Whether a zone without records yet is open and empty."""
     _zones: dict[str, _Zone] = field(default_factory=dict)
+    forgotten: Forgotten = field(default_factory=Forgotten)
+    outside: Forgotten = field(default_factory=Forgotten)
+    """Threads in the critical sequence of which it is not known that they are."""
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``zone`` record."""
@@ -270,7 +273,7 @@ class CriticalZoneProtocol:
         elif step == "validity_point":
             self._validity_point(zone, at)
         elif step in _SEQUENCE:
-            self._execute(zone, step, body, at)
+            self._execute(zone, step, body, at, name)
 
     def _forget_zone(self) -> None:
         """One that is idle comes again as it was; of another, nothing is known when it does."""
@@ -282,7 +285,7 @@ class CriticalZoneProtocol:
         name = next(iter(self._zones))
         del self._zones[name]
         self._is_known = False
-        note_forgotten(
+        self.forgotten.drop(
             self._reporter,
             ZONE_ENTRY_PROTOCOL,
             VP_ONLY_IN_EMPTY_CLOSED_ZONE,
@@ -337,7 +340,7 @@ class CriticalZoneProtocol:
                 del zone.outsiders[thread]
                 self._report_outsider("outside_at_validity_point", at, thread, taken, tables)
 
-    def _execute(self, zone: _Zone, step: str, body: Mapping[str, Any], at: str) -> None:
+    def _execute(self, zone: _Zone, step: str, body: Mapping[str, Any], at: str, name: str) -> None:
         thread, tables = str(body.get("thread")), body.get("tables")
         if "ticket" in body:
             self._execute_inside(zone, step, str(body["ticket"]), thread, at)
@@ -345,18 +348,20 @@ class CriticalZoneProtocol:
         taken = zone.participating(tables)
         if step == "unlock_tables":
             zone.outsiders.pop(thread, None)
+            self.outside.ended(_name(thread, name))
         elif step == "write_binlog" and taken:
             self._report_outsider("logged_outside", at, thread, taken, tables or [])
         elif step == "write_binlog" and tables is not None:
             while len(zone.outsiders) >= _OUTSIDERS_MAX:
                 forgotten = next(iter(zone.outsiders))
                 del zone.outsiders[forgotten]
-                note_forgotten(
+                self.outside.drop(
                     self._reporter,
                     CRITICAL_SEQUENCE_IN_ZONE,
                     what="threads outside the zone",
                     kept=_OUTSIDERS_MAX,
                     at=f"thread {forgotten}",
+                    names=[_name(forgotten, name)],
                 )
             zone.outsiders[thread] = list(tables)
 
@@ -404,5 +409,9 @@ class CriticalZoneProtocol:
 
     def interrupted(self) -> None:
         """The server ended and its tickets are gone."""
+        reset(self)
         self._is_known = True
-        self._zones = {}
+
+
+def _name(thread: str, zone: str) -> str:
+    return f"{thread} of zone {zone}"

@@ -22,7 +22,7 @@ from tallystick.coordinates.rules.gtid_table import (
     gtid_table_has_closed_files,
 )
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import note_forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten, note_forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed, sql
 from tallystick.coordinates.state_codec import COLLABORATOR
@@ -244,8 +244,8 @@ class GtidPersistence:
     _trx_num_gtid: int = 0
     _writes: int = 0
     """Writes since the observation began, as far as that matters."""
-    _has_forgotten: bool = False
-    """Whether so many GTIDs waited that one was left out, which a write may yet have."""
+    forgotten: Forgotten = field(default_factory=Forgotten)
+    """So many GTIDs waited that one was left out, which a write may yet have."""
     _is_late: bool = False
     """Whether it was reported that the oldest one waits too long."""
     _file: tuple[str, int, int] | None = None
@@ -271,7 +271,7 @@ class GtidPersistence:
             self._moved(body, ts)
         elif step == "purge" and isinstance(trx_no, int):
             self._judge_limit("purge_limit_passed", "purge limit", trx_no, ts)
-            if not self._has_forgotten:
+            if not self.forgotten:
                 self._persister_steps.purged(self._pending, trx_no, ts)
         elif step == "recover":
             self._forget()
@@ -290,16 +290,16 @@ class GtidPersistence:
         except GtidSetParseError:
             return
         if len(self._pending) >= PENDING_MAX:
-            if self._writes or not self._has_forgotten:
-                self._note_forgotten(gtid)
-            self._writes, self._has_forgotten = 0, True
+            if self._writes or not self.forgotten:
+                self._leave_out(gtid)
+            self._writes = 0
             return
         self._pending[gtid] = trx_no
         self._since.setdefault(gtid, ts)
         self._judge_time(next(iter(self._since.items())), ts)
 
-    def _note_forgotten(self, gtid: str) -> None:
-        note_forgotten(
+    def _leave_out(self, gtid: str) -> None:
+        self.forgotten.drop(
             self._reporter,
             PURGE_WAITS_FOR_GTID_PERSIST,
             UNDO_PURGE_STEPS_COMPLETE,
@@ -327,7 +327,8 @@ class GtidPersistence:
         early = GtidSet.EMPTY
         if self._writes < WRITES_UNTIL_ANCHORED:
             self._writes += 1
-            self._has_forgotten &= self._writes < WRITES_UNTIL_ANCHORED
+            if self._writes == WRITES_UNTIL_ANCHORED:
+                self.forgotten = Forgotten()
         elif written.count() != len(known):
             early = written - GtidSet.parse(",".join(known))
             broken = Broken(
@@ -504,7 +505,7 @@ class GtidPersistence:
         self._pending = {}
         self._since = {}
         self._writes = 0
-        self._has_forgotten = False
+        self.forgotten = Forgotten()
         self._is_late = False
 
     def interrupted(self) -> None:

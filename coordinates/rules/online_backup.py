@@ -12,7 +12,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.engines import TRANSACTIONAL
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import note_forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import EVENTS_THERE, INSTANCE_LOCK, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
@@ -220,6 +220,7 @@ class EngineLockProtocol:
     _is_done: bool = False
     _has_aborted: bool = False
     _locked: list[str] = field(default_factory=list)
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``engine_lock`` record."""
@@ -230,7 +231,7 @@ class EngineLockProtocol:
         elif step in ("lock", "timeout", "done"):
             self._go_on(str(step), body, ts, at)
         elif step in ("unlock_all", "abort"):
-            self._locked = []
+            self._locked, self.forgotten = [], Forgotten()
             self._round_began = None
             if step == "abort":
                 self._has_aborted = True
@@ -287,7 +288,7 @@ class EngineLockProtocol:
             return
         self._locked.append(engine)
         if len(self._locked) > _ENGINES_MAX:
-            note_forgotten(
+            self.forgotten.drop(
                 self._reporter,
                 LOCKED_ENGINES_STAND_STILL,
                 what="locked engines",

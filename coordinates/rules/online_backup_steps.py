@@ -13,7 +13,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
-    note_forgotten,
+    Forgotten,
     report_missing,
     step_missing,
 )
@@ -159,6 +159,7 @@ class OnlineBackupSteps:
     """Whether an engine of this round was not locked in time, and all wait to be unlocked."""
     _at_validity_point: list[str] | None = None
     """Engines that were locked at the last validity point of this round, None: there was none."""
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
     # The zone
 
@@ -178,26 +179,28 @@ class OnlineBackupSteps:
             zone.taken.append(step)
         elif step == "validity_point":
             self._validity_point(zone, f"validity point at {ts}")
+            self.forgotten.ended(name)
         elif step == "enter":
             zone.has_tickets = True
         elif step == "drop":
-            self._drop(zone, str(body.get("ticket")))
+            self._drop(zone, name, str(body.get("ticket")))
         elif step in ("write_binlog", *_SEQUENCE):
             _execute(zone, step, body)
 
-    def _drop(self, zone: _Zone, ticket: str) -> None:
+    def _drop(self, zone: _Zone, name: str, ticket: str) -> None:
         thread, *steps = zone.inside.pop(ticket, [""])
         left_out = [step for step in _SEQUENCE if step not in steps]
         if "write_binlog" in steps and left_out:
             while len(zone.unfinished) >= _THREADS_MAX:
                 forgotten = next(iter(zone.unfinished))
                 del zone.unfinished[forgotten]
-                note_forgotten(
+                self.forgotten.drop(
                     self._reporter,
                     ZONE_STEPS_COMPLETE,
                     what="threads that left the zone too early",
                     kept=_THREADS_MAX,
                     at=f"thread {forgotten}",
+                    names=[name],
                 )
             zone.unfinished[thread] = left_out
 

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.families import Lack
-from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.outcomes import Broken, Undecided
+from tallystick.coordinates.rules.registry import RULES, Case, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.rules.registry import Rule
@@ -138,3 +138,62 @@ def note_forgotten(
             what=what,
             kept=kept,
         )
+
+
+FORGOTTEN_NAMES_MAX = 64
+
+
+@dataclass(eq=False)
+class Forgotten:
+    """What a limit dropped of a protocol and may hide a breach, until it is known to have ended.
+
+    Rows of log_status leave the rules undecided as long.
+    """
+
+    _rules: list[str] = field(default_factory=list)
+    _what: str = ""
+    _kept: int = 0
+    _names: list[str] = field(default_factory=list)
+    _has_more: bool = False
+    """Whether more was dropped than is named: that is not seen to end."""
+
+    def __bool__(self) -> bool:
+        return self._has_more or bool(self._names)
+
+    def drop(
+        self,
+        reporter: Reporter,
+        *rules: Rule,
+        what: str,
+        kept: int,
+        at: str,
+        names: Sequence[str] = (),
+        collection_id: str | None = None,
+    ) -> None:
+        """Note what is dropped, and remember it.
+
+        Args:
+            reporter: Where it is noted.
+            rules: The rules that it leaves undecided.
+            what: Of what there are too many.
+            kept: How many are remembered.
+            at: What is dropped.
+            names: By which it is known again when it ends; none: only the server's end ends it.
+            collection_id: The collection that it is of.
+        """
+        note_forgotten(reporter, *rules, what=what, kept=kept, at=at, collection_id=collection_id)
+        self._rules, self._what, self._kept = [rule.name for rule in rules], what, kept
+        new = [name for name in names if name not in self._names]
+        self._has_more |= not names or len(self._names) + len(new) > FORGOTTEN_NAMES_MAX
+        self._names += new[: FORGOTTEN_NAMES_MAX - len(self._names)]
+
+    def ended(self, name: str) -> None:
+        """What was dropped under the name has ended: it hides nothing any more."""
+        if name in self._names:
+            self._names.remove(name)
+
+    def undecided(self) -> Iterator[tuple[Rule, Undecided]]:
+        """What is undecided because of it."""
+        if self:
+            for name in self._rules:
+                yield RULES[name], Undecided(FORGOTTEN, what=self._what, kept=self._kept)
