@@ -121,14 +121,14 @@ class OpenRuns:
         gno: IntArray,
         hashes: npt.NDArray[np.uint64],
         forgotten: ForgottenOrigins,
-    ) -> list[int]:
+    ) -> tuple[list[int], list[int]]:
         """The log claims GTIDs of runs with a sum.
 
         Returns:
-            Runs that it claims otherwise, or never whole.
+            Runs that it claims otherwise, and those that are taken as never claimed whole.
         """
         of_sid = self.sums.setdefault(sid, {})
-        wrong = []
+        wrong, left = [], []
         for run, found in sums_of(gno, hashes):
             mine = of_sid.get(run, _NOTHING) + found
             whole = forgotten.sums[sid][run]
@@ -140,9 +140,9 @@ class OpenRuns:
                 of_sid[run] = mine
         while len(of_sid) > OPEN_MAX:
             lowest = min(of_sid)
-            wrong.append(lowest)
+            left.append(lowest)
             del of_sid[lowest]
-        return wrong
+        return wrong, left
 
 
 def sums_of(gno: IntArray, hashes: npt.NDArray[np.uint64]) -> Iterator[tuple[int, RunSum]]:

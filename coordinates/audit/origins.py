@@ -192,6 +192,8 @@ class _Log:
     odd: dict[int, GrowingGtidSet] = field(default_factory=dict)
     empty: dict[int, GrowingGtidSet] = field(default_factory=dict)
     open_runs: OpenRuns = field(default_factory=OpenRuns)
+    otherwise: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    """Of runs whose origins are forgotten and were others: of which GTIDs is not known."""
 
     def take(self, layer: int, sid: str, groups: OriginColumns) -> None:
         """The log claims groups in a layer."""
@@ -204,6 +206,7 @@ class _Log:
     def take_back(self, gtids: GtidSet) -> None:
         """The log never held these groups."""
         self.all = GrowingGtidSet(self.all.freeze() - gtids)
+        self.otherwise = GrowingGtidSet(self.otherwise.freeze() - gtids)
         self.odd = {n: GrowingGtidSet(odd.freeze() - gtids) for n, odd in self.odd.items()}
         self.empty = {n: GrowingGtidSet(empty.freeze() - gtids) for n, empty in self.empty.items()}
 
@@ -219,12 +222,16 @@ class _Log:
 
 
 class _State(NamedTuple):
-    """Claims of all logs of an instance from `ts` on."""
+    """Claims of all logs of an instance from `ts` on.
+
+    ``otherwise``: what they claim otherwise than a log whose origins are forgotten, by whole runs.
+    """
 
     ts: int
     at: JournalPosition | None
     lineage: int
     logs: tuple[Claims, ...]
+    otherwise: GtidSet
 
 
 @dataclass(slots=True, eq=False)
@@ -249,7 +256,7 @@ class InstanceOrigins:
         logs = tuple(log.claims() for log in self.logs.values())
         # A row that had to wait for its position comes with the time at which it was read.
         ts = max(ts, self.states[-1].ts) if self.states else ts
-        self.states.append(_State(ts, at, self.lineage, logs))
+        self.states.append(_State(ts, at, self.lineage, logs, self._otherwise()))
         if len(self.states) > STATES_MAX:
             dropped = STATES_MAX // 4
             self.has_forgotten_odd |= _are_odd(self.states[:dropped])
@@ -261,7 +268,7 @@ class InstanceOrigins:
         last = self.states[-1].logs if self.states else ()
         kept = tuple(_common(log.claims(), last) for log in self.logs.values())
         ts = max(ts, self.states[-1].ts) if self.states else ts
-        self.states.append(_State(ts, None, self.lineage, kept))
+        self.states.append(_State(ts, None, self.lineage, kept, self._otherwise()))
 
     def state_at(self, ts: int) -> _State | None:
         """The claims that count at a time."""
@@ -280,6 +287,19 @@ class InstanceOrigins:
     def is_odd(self) -> bool:
         """Whether there is a GTID with more than one origin."""
         return self.has_forgotten_odd or _are_odd(self.states)
+
+    def _otherwise(self) -> GtidSet:
+        found = GtidSet.EMPTY
+        for log in self.logs.values():
+            found = found | log.otherwise.freeze()
+        return found
+
+    def otherwise_at(self, at: JournalPosition) -> GtidSet:
+        """What its logs claimed at a row otherwise than a log whose origins are forgotten."""
+        # By the row, not by its time: a RESET that was noticed later counts from the row on.
+        of_row = (state for state in self.states if state.at == at)
+        state = next(of_row, None) or next(iter(self.states), None)
+        return GtidSet.EMPTY if state is None else state.otherwise
 
     def claimed_at(self, state: _State, against: InstanceOrigins) -> GtidSet:
         """What may differ in a state of this instance from one that the other has forgotten."""
@@ -381,15 +401,22 @@ class Origins:
             holder.all.add_gnos(sid, groups.gno)
             holder.take(0, sid, groups)
             hashes = hashes_of(groups.gno, groups.server_id, groups.commit_ts)
-            for run in holder.open_runs.take(sid, groups.gno, hashes, self.forgotten):
+            otherwise, left = holder.open_runs.take(sid, groups.gno, hashes, self.forgotten)
+            for run in left:
                 self._leave_run(instance, holder, sid, run)
+            for run in otherwise:
+                gnos = self._leave_run(instance, holder, sid, run)
+                holder.otherwise.add_gnos(sid, gnos)
         return others
 
-    def _leave_run(self, instance: InstanceOrigins, holder: _Log, sid: str, run: int) -> None:
+    def _leave_run(self, instance: InstanceOrigins, holder: _Log, sid: str, run: int) -> IntArray:
+        """Name what the log claims of a run; returns these numbers."""
         gnos = numbers_of(run)
         of_log, forgotten = holder.all.freeze(), self.forgotten.gtids.freeze()
         claimed = of_log.contains_gnos(sid, gnos) & forgotten.contains_gnos(sid, gnos)
         instance.uncompared.add_gnos(sid, gnos[claimed])
+        found: IntArray = gnos[claimed]
+        return found
 
     def end(self, instance_id: str) -> None:
         """Nothing follows: runs that an instance has begun to claim stay so."""
