@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.comparison import QueuedRun
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.packed_events import GroupColumns
     from tallystick.coordinates.audit.timeline_file import BinlogFile
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
     from tallystick.coordinates.rules.between import Memory
@@ -244,13 +245,24 @@ class _Mirror:
             self.high = None
 
     def _doubt(self, run: QueuedRun) -> None:
-        """Groups that may have been queued before the source's present log is known."""
+        """Groups that may have been queued before the source's present log is known.
+
+        Where all of them are in this log, by their GTIDs, what follows must go on after them.
+        """
         file = self._file_of(run)
         self.last = self.high = None
         self.asks_anew = False
-        if file is not None:
-            _, is_known = self._match(run, file, is_doubtful=True)
-            self.has_unmatched = not is_known
+        if file is None:
+            return
+        indices, is_known = self._match(run, file, is_doubtful=True)
+        self.has_unmatched = not is_known
+        if is_known and (run.sid >= 0).all():
+            self.high = run.file_number, int(run.ends.max())
+            first = int(indices.min())
+            present = np.zeros(int(indices.max()) + 1 - first, dtype=np.bool_)
+            present[indices - first] = True
+            if self._missing(run.file_number, file, first + np.flatnonzero(~present))[0]:
+                self.undecided = Undecided(LOG_UNKNOWN_THEN)
 
     def _file(self, number: int) -> tuple[BinlogFile | None, int]:
         """The source's file, with what a crash took back while the groups were queued."""
@@ -396,8 +408,25 @@ class _Mirror:
     def _omit(
         self, number: int, file: BinlogFile, absent: IntArray, *, named_only: bool = False
     ) -> None:
-        if not len(absent) or self.queued.is_filtered:
+        if not len(absent):
             return
+        gtids, groups = self._missing(number, file, absent)
+        named = groups.sid >= 0
+        # An anonymous group that is not there may be one whose position is not known.
+        anonymous = not (named_only or named.all() or self.is_ring or self.has_unmatched)
+        if not gtids and not anonymous:
+            return
+        self.omitted = self.omitted | gtids
+        self.omitted_anonymous |= anonymous
+        if self.omitted_at is None:
+            self.omitted_at = number, int(groups.end[named.argmax() if named_only else 0])
+
+    def _missing(
+        self, number: int, file: BinlogFile, absent: IntArray
+    ) -> tuple[GtidSet, GroupColumns]:
+        """What the replica has not executed of groups that are not there, and these groups."""
+        if self.queued.is_filtered:
+            absent = absent[:0]
         # What the source lost it cannot send any more.
         groups = file.groups_at(absent[absent < self._file(number)[1]])
         named = groups.sid >= 0
@@ -409,14 +438,7 @@ class _Mirror:
         if self.queued.server_uuid is not None:
             # Its own come back to it in a ring, maybe before they are executed: it ignores them.
             gtids = gtids.without_uuid(self.queued.server_uuid)
-        # An anonymous group that is not there may be one whose position is not known.
-        anonymous = not (named_only or named.all() or self.is_ring or self.has_unmatched)
-        if not gtids and not anonymous:
-            return
-        self.omitted = self.omitted | gtids
-        self.omitted_anonymous |= anonymous
-        if self.omitted_at is None:
-            self.omitted_at = number, int(groups.end[named.argmax() if named_only else 0])
+        return gtids, groups
 
     def _note_repeat(self, number: int, file: BinlogFile, index: int) -> None:
         (end,), (sid,), (gno,) = file.groups(index, index + 1)
