@@ -23,7 +23,7 @@ from tallystick.coordinates.results import (
     SubjectCheck,
     Verdict,
 )
-from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.catalogue import COMPARISONS, RULES
 from tallystick.coordinates.rules.identity import instances_of
 from tallystick.coordinates.rules.innodb import CAPACITY_UNKNOWN
 from tallystick.coordinates.rules.log_stream import RELAY_SOURCE_POS_MONOTONE
@@ -66,6 +66,8 @@ _GAPS = {
     ObservationCode.BLOCK_UNREADABLE,
 }
 """What leaves the rules of events undecided, where it leaves anything so."""
+_DOUBTS = frozenset(code for one in COMPARISONS.values() for code in one.doubts)
+"""What instances show of each other where a row alone has nothing against it."""
 _Subject = tuple[str, str | None]
 
 
@@ -321,6 +323,8 @@ def is_optional(check: Check, verdict: str) -> bool:
     """
     if check.reason in _REDO_UNSEEN:
         return True  # no other rule needs these events
+    if check.reason in _DOUBTS:
+        return False
     rule = RULES.get(check.rule)
     is_of_row = rule is not None and rule.scope in ("S", "T")
     return verdict == Verdict.CONSISTENT.value and (is_of_row or check.reason in _UNREAD)

@@ -36,8 +36,9 @@ class ChannelRow:
     received_at: int | None = None
     """When the observer was asked for it, by its own clock, None not known."""
     gtid_executed: GtidSet | None = None
-    """Of the replica; None not known, the channel leaves out groups of its source, or the replica
-    does not log what it applies."""
+    """Of the replica; None not known, or the channel leaves out groups of its source."""
+    logs_everything: bool = True
+    """Whether the replica logs what it applies."""
     is_relay_seen: bool = False
     """Whether groups of the channel's relay log were seen."""
     is_filtered: bool = False

@@ -55,6 +55,7 @@ from tallystick.coordinates.rules.identity import (
 from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN
 from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided, Waiting
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT, Bytes, encode, restore
+from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -376,7 +377,7 @@ class FleetAudit:
             self.collector.check(subject, Check(rule.name, Outcome.BROKEN))
         elif comparison.leaves_undecided and isinstance(answer, Holds):
             self.collector.check(subject, Check(rule.name, Outcome.HOLDS))
-        elif comparison.leaves_undecided and isinstance(answer, Undecided):
+        elif isinstance(answer, Undecided) and comparison.is_left_by(answer):
             self._leave_undecided(key, item, answer)
             if not queue.is_reported(answer):
                 self.collector.undecided(rule, answer, subject, _sources(key))
@@ -494,7 +495,9 @@ class FleetAudit:
             )
             for row in rows:
                 if row.at.ts <= known_ts:
-                    self.collector.check(row, _origins_checked(instances.get(row.instance_id)))
+                    self.collector.check(
+                        row, _origins_checked(instances.get(row.instance_id), row.at)
+                    )
                     self._check_shared_uuids(row)
             rows[:] = [row for row in rows if row.at.ts > known_ts]
         del rows[:-ROWS_MAX]
@@ -534,9 +537,14 @@ class FleetAudit:
         return audit
 
 
-def _origins_checked(instance: InstanceOrigins | None) -> Check:
+def _origins_checked(instance: InstanceOrigins | None, at: JournalPosition) -> Check:
     """All known origins agree; others claim nothing."""
     name = gtid_origin_agreement.name
+    otherwise = GtidSet.EMPTY if instance is None else instance.otherwise_at(at)
+    if otherwise:
+        # Which of them differ is not known, until the log begins anew.
+        forgotten = Undecided(ORIGINS_FORGOTTEN, gtids=otherwise)
+        return Check(name, Outcome.UNDECIDED, forgotten.reason.code, forgotten.data)
     if instance is None or not instance.has_unknown:
         return Check(name, Outcome.HOLDS)
     data = {"field": "original_commit_timestamp"}

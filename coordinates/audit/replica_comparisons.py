@@ -164,7 +164,6 @@ class ReplicaComparisons:
         if channel.key is None:
             self._note_unknown(member, channel, at)
             return
-        is_logged = bool(body["logs_everything"])
         read, done = _coordinates(values, "read"), _coordinates(values, "exec")
         row = ChannelRow(
             instance_id=member.timeline.instance_id,
@@ -178,7 +177,8 @@ class ReplicaComparisons:
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
             received_at=body["received_at"],
-            gtid_executed=sets[0] if is_logged and not channel.is_filtered else None,
+            gtid_executed=None if channel.is_filtered else sets[0],
+            logs_everything=bool(body["logs_everything"]),
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,
             former=channel.place(read, executes_former=bool(values.get("executes_former"))),

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
     from tallystick.coordinates.audit.topology import Fleet
+    from tallystick.coordinates.rules.outcomes import Reason
 
 # What a rule is given and answers
 
@@ -138,12 +139,18 @@ class Comparison(NamedTuple):
         judge: ``(evidence, against)`` to the answer.
         leaves_undecided: Whether the rule stays undecided where the evidence does not suffice;
             not so where a row has decided it already, and this can but add a contradiction.
+        doubts: Codes of reasons with which it stays undecided all the same.
     """
 
     rule: Rule
     evidence: type
     judge: Callable[..., Compared]
     leaves_undecided: bool = True
+    doubts: frozenset[str] = frozenset()
+
+    def is_left_by(self, answer: Undecided) -> bool:
+        """Whether the rule is undecided with this answer."""
+        return self.leaves_undecided or answer.reason.code in self.doubts
 
 
 COMPARISONS: dict[str, Comparison] = {}
@@ -167,12 +174,21 @@ def between(evidence: type, **attributes: Any) -> Callable[[Callable[..., Compar
 
 
 def adds_to(
-    rule: Rule, evidence: type
+    rule: Rule, evidence: type, *, doubts: Iterable[Reason] = ()
 ) -> Callable[[Callable[..., Compared]], Callable[..., Compared]]:
-    """Make a predicate between instances one more way to break a rule on rows."""
+    """Make a predicate between instances one more way to break a rule on rows.
+
+    Args:
+        rule: The rule.
+        evidence: The type that the predicate takes.
+        doubts: Reasons with which the rule is undecided, and the verdict too.
+    """
 
     def decorate(judge: Callable[..., Compared]) -> Callable[..., Compared]:
-        COMPARISONS[judge.__name__] = Comparison(rule, evidence, judge, leaves_undecided=False)
+        codes = frozenset(doubt.code for doubt in doubts)
+        COMPARISONS[judge.__name__] = Comparison(
+            rule, evidence, judge, leaves_undecided=False, doubts=codes
+        )
         return judge
 
     return decorate

@@ -57,6 +57,13 @@ SOURCE_POSITION_UNKNOWN = reason(
     Lack.MEMORY,
 )
 
+PASSED_UNLOGGED = reason(
+    "passed_unlogged",
+    "the replica does not log what it applies; it has passed {missing:gtids} in the log of {source}"
+    " and not executed {missing:it|them}",
+    Lack.SETTING,
+)
+
 _READ = "The replica has read up to {file}:{position} of instance {source}; that is "
 _EXECUTED = "The replica has executed up to {file}:{position} of instance {source}; that is "
 _SIDES = {
@@ -223,7 +230,7 @@ def kind_at(
     return kind
 
 
-@adds_to(applied_relay_gtids_executed, ChannelRow)
+@adds_to(applied_relay_gtids_executed, ChannelRow, doubts=(PASSED_UNLOGGED,))
 def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     """What is before the executed position in the source's log is executed.
 
@@ -269,6 +276,9 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
         return against.nothing_new(omitted)
     if against.may_be_of_another_log(state, row.at.ts):
         return Undecided(LOG_UNKNOWN_THEN)
+    if not row.logs_everything:
+        # Its gtid_executed is also known to lag behind the position.
+        return Undecided(PASSED_UNLOGGED, missing=fresh, source=source.instance_id)
     return against.report(
         fresh,
         Broken(

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tallystick.coordinates.audit import forgotten_origins, origins
+from tallystick.coordinates.audit.collection_checks import is_optional
 from tallystick.coordinates.audit.fleet import Edge, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.explanation import explain, observation_text
@@ -573,6 +575,21 @@ class TestPassedIsExecuted:
         replica.status(executed, replica.says(source, None, **coordinates))
         source.status(f"{A}:1-4")
         assert names(audit(source, replica)) == ["applied_relay_gtids_executed"] * is_passed
+
+    @pytest.mark.parametrize(("executed", "is_open"), [(f"{A}:1:3", True), (f"{A}:1-2", False)])
+    def test_of_a_replica_that_logs_nothing_it_is_undecided(self, executed, is_open):
+        """At each row that lacks it, and the verdict of the collection with it."""
+        source, replica = fleet_of_two(groups=4)
+        coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(3)}
+        for _ in range(2):
+            said = replica.says(source, None, **coordinates)
+            replica.status(executed, said, logs_everything=False)
+            source.status(f"{A}:1-4")
+        output = audit(source, replica)
+        assert names(output) == []
+        said = [one for one in output.checks if one.check.reason == "passed_unlogged"]
+        assert [one.collection_id for one in said] == ["c1", "c2"] * is_open
+        assert not any(is_optional(one.check, "CONSISTENT") for one in said)
 
     def test_anonymous_groups_are_not_looked_up(self):
         """Among groups that have GTIDs, one of which was passed and not executed."""
@@ -1304,6 +1321,37 @@ class TestGtidOriginAgreement:
         assert names(output) == ["gtid_origin_agreement"] * 2
         assert {f.instance_id for f in output.findings} == {"r", "t"}
         assert len({f.finding_id for f in output.findings}) == 2
+
+    @pytest.mark.parametrize(("other", "begins_anew"), [(1000, False), (5, False), (5, True)])
+    def test_what_differs_from_forgotten_origins_stays_undecided(
+        self, other, begins_anew, monkeypatch
+    ):
+        """At each collection, until the log that claims it begins anew."""
+        for module in (origins, forgotten_origins):
+            monkeypatch.setattr(module, "RUN", 2)
+        monkeypatch.setattr(origins, "ORIGINS_MAX", 2)
+        source, replica = fleet_of_two()
+        source.log(*(f"{A}:{n}" for n in range(4, 11)))
+        source.status(f"{A}:1-10")
+        replica.commit_times = {f"{A}:3": other}
+        replica.log(*(f"{A}:{n}" for n in range(1, 11)), server_id=1)
+        for _ in range(3):
+            replica.status(f"{A}:1-10")
+            source.status(f"{A}:1-10")
+        if begins_anew:
+            replica.reset()
+        replica.status("" if begins_anew else f"{A}:1-10")
+        source.status(f"{A}:1-10")
+        output = audit(source, replica)
+        said = {
+            one.collection_id: one.check.outcome.value
+            for one in output.checks
+            if one.check.rule == "gtid_origin_agreement" and one.instance_id == "r"
+        }
+        now = "undecided" if other == 5 else "holds"
+        assert names(output) == []
+        last = "holds" if begins_anew else now
+        assert said == {"c1": now, "c2": now, "c3": now, "c4": last}
 
     @pytest.mark.parametrize("known", [1000, -1])
     def test_without_commit_times_nothing_is_claimed(self, known):

@@ -6,15 +6,20 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import lru_cache
+from itertools import chain
 from random import Random
 
 import numpy as np
 import pytest
 
+from tallystick.campaign import BLOCK_RECORDS
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.journal import ABSENT, Block, RecordType, Stream
 from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Verdict
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.orders import STORED, TESTS, journals_of
 
 HEALTHY = (0, 4, 22, 28)
@@ -93,6 +98,27 @@ def test_events_without_an_optional_field(column: str) -> None:
     for history, share in zip(HEALTHY, (1.0, 0.3, 0.3, 1.0), strict=True):
         change = without_column(column, share, Stream.BINLOG, Stream.RELAY)
         assert rules(audited(history, change)) == set()
+
+
+@pytest.mark.parametrize("seed", [5, 7])
+def test_a_group_that_was_never_received(seed: int) -> None:
+    """Also after those that may have come before the source's log is known: 5 is after others."""
+    history = simulate(Scenario(seed=seed, topology="pair", fault="receiver_skips_group"))
+    assert rules(audit_history(history.blocks(BLOCK_RECORDS))) == {"relay_mirrors_source"}
+
+
+def test_a_group_that_was_never_received_where_nothing_shows_it_but_sets() -> None:
+    """No relay log is read, and the replica does not log what it applies."""
+    scenario = Scenario(seed=5, topology="pair", negatives=("log_replica_updates_off",))
+    for fault in (None, "receiver_skips_group"):
+        history = simulate(replace(scenario, fault=fault))
+        lines = chain.from_iterable(map(block_to_lines, history.blocks(BLOCK_RECORDS)))
+        records = [json.loads(line) for line in lines]
+        kept = [one for one in records if one["kind"] != "relay"]
+        for one in kept:
+            del one["sequence"]  # counted anew: nothing is lost
+        result = audit_history(blocks_from_lines(map(json.dumps, kept)))
+        assert result.verdict is (Verdict.UNDECIDED if fault else Verdict.CONSISTENT)
 
 
 def without_input(key: str, share: float) -> Callable[[Block], Block]:
