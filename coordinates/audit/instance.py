@@ -35,6 +35,7 @@ from tallystick.coordinates.events.log_events import EventColumns
 from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
+from tallystick.coordinates.rules.protocol_steps import NOT_ENDED
 from tallystick.coordinates.state_codec import decode, encode, restore, split
 from tallystick.coordinates.values.errors import JournalError, StateError
 
@@ -270,6 +271,15 @@ class InstanceAudit(ServerRecordReader):
         """The end of a finished journal: rows that still wait are undecided."""
         self._settle_rows(force=True)
         self.reporter.time_anew()
+        for one in self.unended_steps():
+            self.reporter.note(
+                ObservationCode.COMPARISON_UNDECIDED,
+                NOT_ENDED,
+                at=f"{one.what} since {one.since}",
+                rules=(one.rule,),
+                is_undecided=True,
+                what=one.what,
+            )
         return self._output()
 
     def finish_or_refuse(self) -> AuditOutput:

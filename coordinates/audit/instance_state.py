@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.rules.outcomes import Undecided
+    from tallystick.coordinates.rules.protocol_steps import Unended
     from tallystick.coordinates.rules.registry import Rule
 
 GOES_ON: Final = {"lost records": "goes on"}
@@ -253,6 +254,13 @@ class InstanceState:
             self.persistence.forgotten,
         ):
             yield from forgotten.undecided()
+
+    def unended_steps(self) -> Iterator[Unended]:
+        """What has begun and not ended."""
+        yield from self.collection_steps.unended()
+        yield from self.online_backup_steps.unended()
+        yield from self.backup_locks.unended()
+        yield from self.clone_steps.unended()
 
     @property
     def instance_id(self) -> str:

@@ -31,7 +31,7 @@ from tallystick.coordinates.rules.logged_groups import (
 )
 from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN, GTID_MODE_NOT_KNOWN
 from tallystick.coordinates.rules.outcomes import Undecided
-from tallystick.coordinates.rules.protocol_steps import FORGOTTEN
+from tallystick.coordinates.rules.protocol_steps import FORGOTTEN, HELD_LONG
 from tallystick.coordinates.rules.readable import (
     NO_ROW,
     NOT_REACHED,
@@ -75,10 +75,11 @@ _OF_FIELDS = {
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
 NOT_CONSISTENT = DISTURBED | {
-    SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code
+    SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
-not seen, the row may lack a channel, or a limit dropped what may hide a breach."""
+not seen, the row may lack a channel, or a limit dropped what may hide a breach, or
+commits wait for a lock for long."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
@@ -139,6 +140,10 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     _leave_unseen_undecided(audit, checks)
     for rule, undecided in audit.forgotten_steps():
         checks.take(rule, undecided)
+    for one in audit.unended_steps():
+        # The session of the row itself unlocks when it has read the row.
+        if one.collection_id != collection_id:
+            checks.take(one.rule, one.undecided(waiting.ts))
     if waiting.redo.written is not None:
         for rule, answer in without_evidence(audit.redo.lacking()):
             checks.take(rule, answer)

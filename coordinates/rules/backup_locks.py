@@ -12,7 +12,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.backup_lock_freeze import BACKUP_LOCKS_FREEZE_SCOPE
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import Forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten, Unended
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
@@ -20,7 +20,7 @@ from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tallystick.coordinates.audit.baselines import Baselines
     from tallystick.coordinates.audit.reporter import Reporter
@@ -94,6 +94,8 @@ class LockSession:
 
     held: list[str] = field(default_factory=list)
     """Locks in the order of their taking."""
+    since: int = 0
+    """When it took the first of them."""
     tables_at: LogCoordinates | None = None
     """End of the binary log when it got the table lock, None unknown."""
     executed: GtidSet = GtidSet.EMPTY
@@ -128,6 +130,7 @@ class BackupLockProtocol:
         at = f"backup locks of session {name or 'unknown'} at {ts}"
         if body.get("step") == "lock":
             self._locked(lock, name, position, baselines, at)
+            self._note_time(name, ts)
             self._backup_lock_freeze.take(lock, position, ts)
         else:
             self._unlocked(lock, name, at)
@@ -152,6 +155,18 @@ class BackupLockProtocol:
             session.executed = baselines.executed or GtidSet.EMPTY
         if lock not in session.held:
             session.held.append(lock)
+
+    def _note_time(self, name: str, ts: int) -> None:
+        session = self._sessions[name]
+        if len(session.held) == 1:
+            session.since = ts
+
+    def unended(self) -> Iterator[Unended]:
+        """The locks that are held."""
+        for name, session in self._sessions.items():
+            for lock in session.held:
+                what = f"LOCK {lock.upper()} FOR BACKUP of session {name or 'unknown'}"
+                yield Unended(BACKUP_LOCK_PROTOCOL, what, session.since, lock == "binlog")
 
     def _forget_one(self) -> None:
         # One that holds nothing has nothing to release; its image is undecided without its lock.
@@ -209,7 +224,7 @@ class BackupLockProtocol:
             )
             self._reporter.broken(BACKUP_LOCK_PROTOCOL, broken)
             # It is still held; another unlock, or the end of the session, will come.
-            self._sessions[name] = LockSession(held=session.held)
+            self._sessions[name] = LockSession(held=session.held, since=session.since)
         for lock in list(self._backup_lock_freeze.taken):
             self._settle(lock)
 

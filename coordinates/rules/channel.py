@@ -264,8 +264,8 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
         "the replica status was not read, gtid_executed or the applied coordinate is not"
         " readable, or neither the relay log up to the coordinate nor the source was observed."
         " The last groups before it may still be in commit; the next row decides on them. On a"
-        " replica that does not log what it applies, groups that no XID ends may come later; without"
-        " its relay log a group that it lacks is undecided as long as it lacks it"
+        " replica that does not log what it applies, groups that no XID ends may come later;"
+        " without its relay log a group that it lacks is undecided as long as it lacks it"
     ),
     sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
     remedy=(

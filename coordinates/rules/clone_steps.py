@@ -14,6 +14,7 @@ from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     Protocol,
+    Unended,
     report_missing,
     step_missing,
 )
@@ -27,7 +28,7 @@ from tallystick.coordinates.rules.statements import (
 from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tallystick.coordinates.audit.reporter import Reporter
 
@@ -112,6 +113,7 @@ class CloneSteps:
     _taken: list[str] | None = None
     """Stages of the recipient since its begin, None: not known."""
     _replaces_data: bool = False
+    _given_at: int = 0
 
     def step(self, body: Mapping[str, Any], ts: int, *, logs: bool) -> None:
         """Take one ``clone`` record.
@@ -130,7 +132,7 @@ class CloneSteps:
     def _donor_stepped(self, body: Mapping[str, Any], ts: int) -> None:
         step = str(body.get("step"))
         if step == "begin":
-            self._given = []
+            self._given, self._given_at = [], ts
             return
         given = self._given
         if given is None:
@@ -174,6 +176,11 @@ class CloneSteps:
             missing=missing,
             at=f"clone {step} at {ts}",
         )
+
+    def unended(self) -> Iterator[Unended]:
+        """The clone that the instance gives."""
+        if self._given is not None:
+            yield Unended(CLONE_DONOR_STEPS_COMPLETE, "the clone as its donor", self._given_at)
 
     def interrupted(self) -> None:
         """A restart ends a donor's clone, and may be part of a recipient's."""

@@ -14,6 +14,7 @@ from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     Forgotten,
+    Unended,
     report_missing,
     step_missing,
 )
@@ -22,7 +23,7 @@ from tallystick.coordinates.rules.statements import COLLECTORS, LSNS
 from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.events.log_status import ServerState
@@ -351,6 +352,18 @@ class CollectionSteps:
                 at=run.collection_id,
                 collection_id=run.collection_id,
             )
+
+    def unended(self) -> Iterator[Unended]:
+        """The collections that hold something and have not left."""
+        for run in self._runs:
+            if not run.has_left and not run.has_failed and run.held:
+                yield Unended(
+                    COLLECTION_STEPS_COMPLETE,
+                    f"collection {run.collection_id}",
+                    run.last[1],
+                    stops_commits=True,
+                    collection_id=run.collection_id,
+                )
 
     def interrupted(self) -> None:
         """The server ended, or records were lost: no collection goes on."""

@@ -14,6 +14,7 @@ from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     Forgotten,
+    Unended,
     report_missing,
     step_missing,
 )
@@ -22,7 +23,7 @@ from tallystick.coordinates.rules.statements import INSTANCE_LOCK
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.rules.online_backup import MetadataLockProtocol
@@ -124,6 +125,7 @@ class _Zone:
 
     Attributes:
         taken: Its steps, empty while it is open.
+        closed_at: When it was closed last.
         has_tickets, has_waited: Whether tickets of it, and waits for them, are recorded.
         names_tables: Whether it was closed for tables that are backed up.
         is_of_backup: Whether it is known to be a backup's: it has no name, was closed for tables
@@ -133,6 +135,7 @@ class _Zone:
     """
 
     taken: list[str] = field(default_factory=list)
+    closed_at: int = 0
     has_tickets: bool = False
     has_waited: bool = False
     names_tables: bool = False
@@ -155,6 +158,8 @@ class OnlineBackupSteps:
     _engines: list[str] = field(default_factory=list)
     """Those that the backup has prelocked or locked."""
     _locked: list[str] = field(default_factory=list)
+    _locked_at: int = 0
+    """When the first of them was locked."""
     _has_timed_out: bool = False
     """Whether an engine of this round was not locked in time, and all wait to be unlocked."""
     _at_validity_point: list[str] | None = None
@@ -169,7 +174,7 @@ class OnlineBackupSteps:
         name = str(body.get("zone", ""))
         zone = self._zones.setdefault(name, _Zone())
         if step == "close":
-            zone.taken = [step]
+            zone.taken, zone.closed_at = [step], ts
             zone.names_tables = "tables" in body
             zone.is_of_backup |= zone.names_tables or not name
         elif step == "open":
@@ -237,6 +242,8 @@ class OnlineBackupSteps:
             self._report(ENGINE_LOCK_STEPS_COMPLETE, lock, [f"prelock of {engine}"], at)
         self._has_timed_out = step == "timeout" or (self._has_timed_out and step == "prelock")
         if step in ("prelock", "lock"):
+            if not self._locked:
+                self._locked_at = ts
             self._note_engine(engine, is_locked=step == "lock")
         elif step == "done" and not goes_on:
             self._demand_locked(self._engines, self._locked, step, at)
@@ -292,6 +299,16 @@ class OnlineBackupSteps:
     def _report(self, rule: Rule, step: str, missing: list[str], at: str) -> None:
         subject = "The backup" if self._backup_id is None else f"Backup {self._backup_id}"
         report_missing(self._reporter, rule, subject=subject, step=step, missing=missing, at=at)
+
+    def unended(self) -> Iterator[Unended]:
+        """The zones that are closed, and the engines that are locked."""
+        for name, zone in self._zones.items():
+            if zone.taken and zone.is_of_backup:
+                what = f"the closing of zone {name}" if name else "the closing of the commit zone"
+                yield Unended(ZONE_STEPS_COMPLETE, what, zone.closed_at, stops_commits=True)
+        if self._locked:
+            what = f"the lock of {', '.join(self._locked)}"
+            yield Unended(ENGINE_LOCK_STEPS_COMPLETE, what, self._locked_at, stops_commits=True)
 
     def interrupted(self) -> None:
         """The server ended and its locks are gone."""

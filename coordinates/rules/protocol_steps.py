@@ -36,6 +36,45 @@ FORGOTTEN = reason(
 )
 
 
+NOT_ENDED = reason(
+    "steps_not_ended", "{what} has not ended yet: whether it does is still to come", Lack.BACKUP
+)
+HELD_LONG = reason(
+    "held_long",
+    "{what} has been held for {held:seconds}, and commits wait for it: whether it is released is"
+    " still to come",
+    Lack.BACKUP,
+)
+HELD_LONG_US = 10_000_000
+"""A backup holds what commits wait for only while it notes coordinates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unended:
+    """What has begun and not ended: nobody knows yet whether it will.
+
+    Attributes:
+        rule: Which says that it does.
+        what: As a reason names it.
+        since: When it began.
+        stops_commits: Whether all commits wait until it ends, so that it takes moments.
+        collection_id: The collection that it is of.
+    """
+
+    rule: Rule
+    what: str
+    since: int
+    stops_commits: bool = False
+    collection_id: str = ""
+
+    def undecided(self, ts: int) -> Undecided:
+        """Why its rule is undecided at a moment."""
+        held = ts - self.since
+        if self.stops_commits and held > HELD_LONG_US:
+            return Undecided(HELD_LONG, what=self.what, held=held)
+        return Undecided(NOT_ENDED, what=self.what)
+
+
 @dataclass(frozen=True, slots=True)
 class Protocol:
     """The steps of one protocol.
