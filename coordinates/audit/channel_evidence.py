@@ -302,6 +302,9 @@ def _stored_in(
         if is_older and _has_commit_between(relay, stored, before):
             values["previous_applied"] = before
         values["committed"] = _committed_after(row, state, relay, history)
+        is_looked_for = is_older or _tells_commits(row, state, history)
+        is_forgotten = (stored.file_number, stored.position) < relay.queue.dropped
+        values["has_forgotten"] = is_looked_for and is_forgotten
         values["is_next_statement"] = _is_next_statement(relay, stored, applied)
     return values
 
@@ -380,6 +383,12 @@ def _is_next_statement(relay: RelayReader, stored: LogCoordinates, applied: LogC
     return more == 1 and int(groups[-1][Q_TYPE]) == EventType.QUERY
 
 
+def _tells_commits(row: Row, state: ChannelState, history: ChannelBaselines) -> bool:
+    """Whether the row shows which groups were committed before its stored position was read."""
+    is_known = row.state.executed_first is not None and state.applied is not None
+    return is_known and not row.server.workers and bool(history.auto_position)
+
+
 def _committed_after(
     row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
 ) -> LogCoordinates | None:
@@ -387,7 +396,7 @@ def _committed_after(
     stored, applied, first = state.stored_applied, state.applied, row.state.executed_first
     if stored is None or applied is None or first is None:
         return None
-    if row.server.workers or not history.auto_position:
+    if not _tells_commits(row, state, history):
         return None
     others = GtidSet.EMPTY
     for name, other in row.relays.items():

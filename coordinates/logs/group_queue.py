@@ -90,9 +90,11 @@ class GroupQueue:
     Attributes:
         is_full: There was no room for a group, so that none is added until all of these are
             applied.
+        dropped: Where the last group that is not kept any more ends in the relay log; -1: none.
     """
 
     is_full: bool = False
+    dropped: tuple[int, int] = (-1, -1)
     _packed: list[PackedGroups] = field(default_factory=list)
     _rows: list[Rows] = field(default_factory=list)
     _single: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
@@ -137,7 +139,7 @@ class GroupQueue:
     def clear(self) -> None:
         """What follows is not to be held against these groups, or not without a hole."""
         self._packed, self._rows, self._single = [], [], []
-        self.is_full = False
+        self.is_full, self.dropped = False, (-1, -1)
 
     # What is in it
 
@@ -214,9 +216,13 @@ class GroupQueue:
         is_all = applied == len(self)
         surplus = max(0, applied - KEPT_BEHIND)
         while self._packed and self._packed[0].count <= surplus:
-            surplus -= self._packed.pop(0).count
+            part = self._packed.pop(0)
+            surplus -= part.count
+            self.dropped = _end(part.last)
         if surplus and not self._packed:
-            self._rows = [self._newest()[surplus:].copy()]
+            newest = self._newest()
+            self.dropped = _end(newest[surplus - 1])
+            self._rows = [newest[surplus:].copy()]
         if is_all:
             self.is_full = False
 

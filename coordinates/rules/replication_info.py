@@ -25,6 +25,11 @@ MAY_HAVE_SKIPPED = reason(
 GROUP_FORGOTTEN = reason(
     "group_forgotten", "the group at the stored position is not remembered", Lack.MEMORY
 )
+COMMITS_FORGOTTEN = reason(
+    "commits_forgotten",
+    "which groups between the stored and the applied position were committed is not remembered",
+    Lack.MEMORY,
+)
 SOURCE_END_UNKNOWN = reason(
     "source_end_unknown", "the source position of the group is not known", Lack.RELAY_LOG
 )
@@ -73,6 +78,8 @@ class StoredEvidence:
         committed: End of a group after ``stored_applied`` that was committed before the row.
         is_next_statement: Whether ``stored_applied`` ends the one group after ``applied``, a
             statement.
+        has_forgotten: Whether commits of groups that are not remembered were looked for, and none
+            was found among the others.
         stopped_at: When the receiver stopped, None: it runs, or was not seen to stop.
         receiver_runs: Of SHOW REPLICA STATUS.
         requested_at: When the row was asked for.
@@ -92,6 +99,7 @@ class StoredEvidence:
     previous_applied: LogCoordinates | None = None
     committed: LogCoordinates | None = None
     is_next_statement: bool = False
+    has_forgotten: bool = False
     stopped_at: int | None = None
     receiver_runs: bool | None = None
     requested_at: int | None = None
@@ -238,7 +246,7 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
         "the repository was not read or is not transactional, the channel is gtid_only, or the"
         " applied coordinate is not known. Several workers store positions at checkpoints only:"
         " then only a row beyond the applied coordinate, or before that of an earlier row, is a"
-        " breach"
+        " breach. So it is where the groups between the two are not remembered any more"
     ),
     sources=("WL#2775, REQ-5", "MySQL manual: Replication Metadata Repositories"),
     remedy=(
@@ -281,7 +289,7 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
         return Undecided(NOT_READ)
     is_beyond = stored > applied and not e.is_next_statement
     if previous is None and e.committed is None and not is_beyond:
-        return HOLDS
+        return Undecided(COMMITS_FORGOTTEN) if e.has_forgotten else HOLDS
     if not is_beyond:
         committed = e.committed or previous
         return Broken("too_old", witness=stored, stored=stored, committed=committed)

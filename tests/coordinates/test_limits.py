@@ -53,6 +53,7 @@ LIMITS = {
     "groups of a relay log": Limit(
         "", {f"{LOGS}.group_queue.BYTES_MAX": 0, f"{LOGS}.group_queue.PACKED_GROUPS": 2}
     ),
+    "groups that were applied": Limit("commits_forgotten", {f"{LOGS}.group_queue.KEPT_BEHIND": 0}),
     "anonymous groups": Limit(
         "applied_start_forgotten", {f"{RULES}.applied_groups.REMEMBERED_MAX": 1}
     ),
