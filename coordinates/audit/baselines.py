@@ -23,6 +23,16 @@ class MasterInfoWrite(NamedTuple):
     steps_back: int
 
 
+class GivenUp(NamedTuple):
+    """What a channel had received when it was removed, and no row has shown as executed since.
+
+    ``is_missing``: whether a row has come since.
+    """
+
+    gtids: GtidSet
+    is_missing: bool = False
+
+
 @dataclass(slots=True)
 class ChannelBaselines:
     """Accepted values of one channel in its present lineage."""
@@ -100,9 +110,32 @@ class Baselines:
     oldest_file: str | None = None
     """The oldest binary log file at the previous row."""
     channels: dict[str, ChannelBaselines] = field(default_factory=dict)
+    given_up: dict[str, GivenUp] = field(default_factory=dict)
+    """By the names of channels that RESET REPLICA ALL has removed."""
     has_row: bool = False
     may_filter: bool = False
     """Whether channels may have filters that the journal did not show."""
+
+    def remove_channel(self, name: str, received: GtidSet) -> None:
+        """RESET REPLICA ALL: what the channel had received is gone with its relay log."""
+        del self.channels[name]
+        before = self.given_up.pop(name, None)
+        left = self.without_known(received if before is None else received | before.gtids)
+        if left:
+            self.given_up[name] = GivenUp(left)
+
+    def still_given_up(self, executed: GtidSet) -> dict[str, GtidSet]:
+        """What is given up and a second row lacks; another channel may bring it until then."""
+        found = {}
+        for name, given in list(self.given_up.items()):
+            left = given.gtids - executed
+            if left and not given.is_missing:
+                self.given_up[name] = GivenUp(left, is_missing=True)
+                continue
+            del self.given_up[name]
+            if left:
+                found[name] = left
+        return found
 
     def channel(self, name: str) -> ChannelBaselines:
         """The channel's history, begun when new."""
@@ -138,6 +171,7 @@ class Baselines:
         self.free_gnos = GtidSet.EMPTY
         self.unexplained = GtidSet.EMPTY
         self.must_recover = None
+        self.given_up = {}
 
     def begin_data_lineage(self) -> None:
         """Clone, restore: everything begins anew."""

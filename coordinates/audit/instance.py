@@ -27,6 +27,7 @@ from tallystick.coordinates.audit.journal_clock import (
 )
 from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row import judge_answer
+from tallystick.coordinates.audit.row_rules import note_given_up
 from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.audit.server_records import Handlers, ServerRecordReader
 from tallystick.coordinates.events._record_fields import read_server_record
@@ -271,6 +272,10 @@ class InstanceAudit(ServerRecordReader):
         """The end of a finished journal: rows that still wait are undecided."""
         self._settle_rows(force=True)
         self.reporter.time_anew()
+        for name, given in self.baselines.given_up.items():
+            left = given.gtids - self.binlog.logged.freeze()
+            if given.is_missing and left:
+                note_given_up(self.reporter, name, left)
         for one in self.unended_steps():
             self.reporter.note(
                 ObservationCode.COMPARISON_UNDECIDED,

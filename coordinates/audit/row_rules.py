@@ -33,6 +33,7 @@ from tallystick.coordinates.rules.binlog_position import (
     snapshot_position_within_file,
 )
 from tallystick.coordinates.rules.channel import (
+    GIVEN_UP,
     ChannelEvidence,
     applied_relay_gtids_executed,
     channel_positions_monotone,
@@ -80,6 +81,7 @@ from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.baselines import ChannelBaselines
+    from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.audit.row_evidence import Row
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
@@ -286,6 +288,9 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
     """Ask every rule on each channel that the row, or what was read beside it, names."""
     asked = {}
     _forget_removed(row)
+    if row.state.executed is not None:
+        for name, left in row.baselines.still_given_up(row.state.executed).items():
+            note_given_up(row.checks.reporter, name, left, row.collection_id)
     for name, state in row.state.channels.items():
         relay = row.relays.get(name)
         if relay is not None and relay.base_name is None:
@@ -313,6 +318,23 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
         row.checks.take(APPLIED_EXACTLY_ONCE, answer, name)
         _accept_channel(row, state, history)
     return asked
+
+
+def note_given_up(
+    reporter: Reporter, channel: str, gtids: GtidSet, collection_id: str | None = None
+) -> None:
+    """Name what was lost with a channel: whoever removed it may have wanted that, or not."""
+    if applied_relay_gtids_executed.name not in reporter.disabled:
+        reporter.note(
+            ObservationCode.COMPARISON_UNDECIDED,
+            GIVEN_UP,
+            at=str(gtids.first(3)),
+            rules=(applied_relay_gtids_executed,),
+            is_undecided=True,
+            channel=channel,
+            collection_id=collection_id,
+            missing=gtids,
+        )
 
 
 def _forget_removed(row: Row) -> None:

@@ -240,6 +240,7 @@ class ServerRecordReader(InstanceState):
         relay = self.relay(name)
         left_at, left_uuid = channel.relay, channel.source_uuid
         was_unseen = relay.base_name is None or not relay.received_is_complete
+        received = relay.received.freeze()
         if action in LINEAGE_ACTIONS:
             relay.begin_lineage()
             self.baselines.begin_channel_lineage(name, relay.lineage)
@@ -251,7 +252,7 @@ class ServerRecordReader(InstanceState):
         if action == "reset_all":
             if was_unseen:
                 self.baselines.unseen_channel_left = True
-            del self.baselines.channels[name]
+            self.baselines.remove_channel(name, received)
         elif action == "change_source":
             channel.source_uuid = body.get("source_uuid", channel.source_uuid)
             channel.source_instance = body.get("source_instance")

@@ -53,6 +53,12 @@ NOT_LOGGED_YET = reason(
     "the replica does not log what it applies, and {late:gtids} may still enter gtid_executed",
     Lack.SETTING,
 )
+GIVEN_UP = reason(
+    "given_up_unexecuted",
+    "the channel was removed (RESET REPLICA ALL) before it had executed {missing:gtids}, and"
+    " nothing has brought {missing:it|them} since",
+    Lack.SETTING,
+)
 EXECUTED_NOT_ACCEPTED = reason(
     "executed_not_accepted", "gtid_executed is missing, or not accepted", Lack.OTHER_FINDING
 )

@@ -1,0 +1,36 @@
+"""RESET REPLICA ALL before all that was received is executed: named, and nobody is accused."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.journals import UUID_C, audit
+from tests.support.rule_cases import apply, replica
+
+
+@pytest.mark.parametrize("rows", [0, 1, 2, 3])
+@pytest.mark.parametrize("brings", ["nothing", "itself", "another channel"])
+def test_what_a_removed_channel_had_not_executed(brings: str, rows: int) -> None:
+    """Once, when a second row lacks it, or at the end: another channel may yet bring it."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    if brings == "itself":
+        apply(journal, relay, more[0])
+    else:
+        relay.copy(more[0])
+    journal.record("channel", channel="", action="reset_all")
+    del journal.relays[""]
+    journal.row()
+    if brings == "another channel":
+        journal.record("channel", channel="other", action="change_source", source_uuid=UUID_C)
+        other = journal.relay("other", "relay-other")
+        other.connect()
+        for group in more[:1]:
+            apply(journal, other, group)
+    for _ in range(rows):
+        journal.row()
+    result = audit(journal)
+    said = [one for one in result.observations if one.reason == "given_up_unexecuted"]
+    assert [one.data["missing"] for one in said] == [f"{UUID_C}:4"] * (brings == "nothing")
+    assert all(one.is_undecided and one.channel == "" for one in said)
+    assert result.broken == []
