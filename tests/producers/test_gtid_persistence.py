@@ -469,6 +469,28 @@ def test_xa_outlives_a_crash() -> None:
         assert server[GtidState].table.text() == f"{server.server_uuid}:1-2"
 
 
+@pytest.mark.parametrize("kind", [GroupKind.XA_COMMIT, GroupKind.XA_ROLLBACK])
+def test_recovery_ends_xa_without_a_gtid(kind: GroupKind) -> None:
+    """The GTID of what it ends is in the binary log alone; the undo header keeps that of PREPARE.
+
+    PREPARE itself, when recovery makes it again, leaves none.
+    """
+    made, server = fleet()
+    trx_sys = server[Innodb].transactions
+    prepared = clients.write(made, server, GroupKind.XA_PREPARE)
+    assert prepared is not None
+    commit.finish_all(made, server)
+    another = clients.write(made, server, GroupKind.XA_PREPARE)
+    assert another is not None
+    clients.write(made, server, kind, xa_of=prepared.group)
+    assert len(server[CommitQueue].in_commit) == 2
+    lifecycle.crash(made, server, torn=False)
+    assert undo_recovery.scan_undo_logs(trx_sys).gtids().text() == f"{server.server_uuid}:1"
+    assert trx_sys.prepared() == [another.group]
+    (ended,) = (header for segment in trx_sys.segments for header in segment.history)
+    assert (ended.state, ended.trx_no) == (UndoState.TO_PURGE, trx_sys.next_trx_no - 1)
+
+
 @pytest.mark.parametrize("goes_down", [lifecycle.crash, lifecycle.shut_down])
 def test_a_server_that_is_down_goes_down_once(goes_down) -> None:
     """It neither writes half a group nor says a second time that it stops."""
