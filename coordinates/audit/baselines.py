@@ -54,6 +54,13 @@ class ChannelBaselines:
     former_until: LogCoordinates | None = None
     """Until the applier has passed these relay log coordinates, Exec_Source_Log_Pos may be of the
     source that the channel had before; None: it is not."""
+    began_at: LogCoordinates | None = None
+    """The flushed relay log coordinates of the first row, None before it."""
+    may_execute_former: bool = True
+    """Whether Exec_Source_Log_Pos may be of a source that the channel had before the journal began:
+    the applier has not passed what was received before the first row."""
+    executed_may_be_former: bool = False
+    """The same of ``executed``."""
     source_uuid: str | None = None
     auto_position: bool | None = None
     is_filtered: bool = False
@@ -209,7 +216,7 @@ class Baselines:
         channel = self.channel(name)
         channel.master_info = channel.left_out_of = None
         channel.lineage = lineage
-        channel.relay = None
+        channel.relay = channel.began_at = None
         channel.executed = None
         channel.applied = None
         channel.received = None

@@ -75,6 +75,8 @@ def channel_evidence(
         previous={name: value for name, value in previous.items() if value is not None},
         fallen=dict(history.fallen),
         executes_former=history.former_until is not None,
+        may_execute_former=history.may_execute_former,
+        previous_may_be_former=history.executed_may_be_former,
         **({"doubt": Undecided(NO_RELAY)} if relay is None else _shown(row, state, relay, history)),
     )
 

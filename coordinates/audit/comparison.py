@@ -44,6 +44,9 @@ class ChannelRow:
     is_filtered: bool = False
     former: frozenset[str] = frozenset()
     """Which coordinates, "read" or "executed", may still be of the channel's previous source."""
+    may_execute_former: bool = False
+    """Whether the executed ones may be of a source of before the journal: what is right is so of
+    either."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +204,7 @@ class ImageChannel:
         coordinates_ts: Since when they are of the present source, None not known.
         is_filtered: Whether the channel leaves out groups of its source.
         former: Which of them may still be of the channel's previous source.
+        may_execute_former: As of a row.
     """
 
     instance_id: str
@@ -211,6 +215,7 @@ class ImageChannel:
     coordinates_ts: int | None
     is_filtered: bool
     former: frozenset[str]
+    may_execute_former: bool
 
 
 @dataclass(frozen=True, slots=True)

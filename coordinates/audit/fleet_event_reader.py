@@ -323,7 +323,7 @@ class FleetEventReader:
             channel.coordinates_ts = event.ts
         if action == "reset":
             channel.read = channel.former_read = None
-            channel.executes_former = False
+            channel.executes_former = channel.may_execute_former = False
         channel.lineage = body.get("channel_lineage", channel.lineage)
         if action == "reset_all":
             self.comparisons.queue_groups(
@@ -380,6 +380,7 @@ class FleetEventReader:
                 coordinates_ts=channel.coordinates_ts,
                 is_filtered=channel.is_filtered,
                 former=channel.former(read),
+                may_execute_former=channel.may_execute_former,
             )
             sources = () if key is None else (key,)
             self.comparisons.enqueue(event.instance_id, name, sources, found)

@@ -69,7 +69,8 @@ class FleetEventKind(str, Enum):
     ``source_uuid``, ``source_instance`` and ``source_server_id`` (None unknown), ``auto_position``
     (bool), ``filtered`` (bool), ``retrieved_gtid_set``, ``read_source_log_file``,
     ``read_source_log_pos``, ``exec_source_log_file``, ``exec_source_log_pos``,
-    ``executes_former`` (bool: the last two may be of the source that the channel had before)}; a
+    ``executes_former`` (bool: the last two may be of the source that the channel had before),
+    ``may_execute_former`` (bool: or of one that it may have had before the journal began)}; a
     value that is missing, or that failed a check of tier 0 to 3, is None."""
     NO_STATUS = "no_status"
     """A collection that brought no row. body: ``collection_id``, ``reason``."""

@@ -119,6 +119,7 @@ class ReplicaChannel:
         read: Source coordinates that the receiver had in the last row.
         former_read: Those of when another source was found, until they are of that one.
         executes_former: Whether what the applier executes may still be of the source before.
+        may_execute_former: The same, of a source that it may have had before the journal began.
     """
 
     name: str
@@ -145,6 +146,7 @@ class ReplicaChannel:
     read: Coordinates | None = None
     former_read: FormerRead | None = None
     executes_former: bool = False
+    may_execute_former: bool = False
 
     @property
     def key(self) -> str | None:

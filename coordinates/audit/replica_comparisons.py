@@ -165,6 +165,7 @@ class ReplicaComparisons:
             self._note_unknown(member, channel, at)
             return
         read, done = _coordinates(values, "read"), _coordinates(values, "exec")
+        channel.may_execute_former = bool(values.get("may_execute_former"))
         row = ChannelRow(
             instance_id=member.timeline.instance_id,
             at=at,
@@ -182,6 +183,7 @@ class ReplicaComparisons:
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,
             former=channel.place(read, executes_former=bool(values.get("executes_former"))),
+            may_execute_former=channel.may_execute_former,
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
         if row.executed is not None and row.executed[0] and "executed" not in row.former:

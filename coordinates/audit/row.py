@@ -467,6 +467,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
                 "exec_source_log_file": executed.file_name if executed else None,
                 "exec_source_log_pos": executed.position if executed else None,
                 "executes_former": history.former_until is not None,
+                "may_execute_former": history.may_execute_former,
             }
         )
     audit.reporter.fleet_event(

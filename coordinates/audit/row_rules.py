@@ -395,6 +395,26 @@ def _follow_relay(
             state.applied is not None and history.former_until <= state.applied
         ):
             history.former_until = None
+    _follow_unseen(state, history)
+
+
+def _follow_unseen(state: ChannelState, history: ChannelBaselines) -> None:
+    """The receiver alone may have been pointed elsewhere before the journal shows the channel.
+
+    What the applier has passed then says so: the relay log holds what both sources have sent. A
+    receiver that has not connected since names nothing that was read.
+    """
+    if not history.may_execute_former or state.executed is None:
+        return
+    has_read = state.read is not None or state.relay_is_empty
+    if history.began_at is None and has_read:
+        history.began_at = state.relay
+    began_at = history.began_at
+    history.may_execute_former = not state.relay_is_empty and (
+        began_at is None
+        or state.applied is None
+        or (same_family(began_at, state.relay) and state.applied < began_at)
+    )
 
 
 def _remember_channel(
@@ -433,6 +453,7 @@ def _accept_channel(row: Row, state: ChannelState, history: ChannelBaselines) ->
         state.executed = None
     elif state.executed is not None:
         history.executed = state.executed
+        history.executed_may_be_former = history.may_execute_former
     if is_broken(retrieved_matches_relay):
         state.retrieved = None
     if state.source_uuid is not None:

@@ -111,6 +111,9 @@ class ChannelEvidence:
         previous: Of the last accepted row of the channel, ``relay`` and ``executed``.
         fallen: Later ones, reported as fallen.
         executes_former: Whether the applier may be in what the source before has sent.
+        may_execute_former: The same, of a source that the channel may have had before the journal
+            began: what is right is so of either.
+        previous_may_be_former: Whether ``executed`` of the last accepted row may be of that one.
     """
 
     relay: LogCoordinates | None = None
@@ -143,6 +146,8 @@ class ChannelEvidence:
     previous: Mapping[str, LogCoordinates] = field(default_factory=dict)
     fallen: Mapping[str, LogCoordinates] = field(default_factory=dict)
     executes_former: bool = False
+    may_execute_former: bool = False
+    previous_may_be_former: bool = False
 
     scope: ClassVar = "channel"
 
@@ -195,7 +200,8 @@ class ChannelEvidence:
     ),
     undecided_when=(
         "one of the two was not read, old groups are still being applied after the receiver was"
-        " pointed to another source, whose base name may differ, the channel is gtid_only and"
+        " pointed to another source, whose base name may differ, or may be where that can have"
+        " happened before the journal began, the channel is gtid_only and"
         " keeps no positions, or the relay log was not observed, or not all of it, and the channel"
         " may ask by GTID set: a new connection begins further back than what is applied; or the"
         " executed one is beyond 4 GiB, modulo which a relay log names positions"
@@ -236,6 +242,8 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
         return Undecided(FORMER_SOURCE)
     if e.executed <= e.read:
         return HOLDS
+    if e.may_execute_former:
+        return Undecided(FORMER_SOURCE)
     if e.journal_read is not None and same_family(e.journal_read, e.executed):
         if e.executed <= e.journal_read:
             return HOLDS
@@ -433,7 +441,8 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
         "a coordinate is not readable, the channel has no relay log, no row of this channel"
         " lineage was accepted before, or the base name changed (another source's files); or the"
         " executed one fell, the relay log was not observed, and the channel may ask by GTID set:"
-        " a new connection begins further back"
+        " a new connection begins further back; or it was perhaps of the source that the channel"
+        " had before the journal began"
     ),
     sources=("WL#9452, F-2.5", "WL#2775, REQ-3"),
     remedy=(
@@ -463,5 +472,7 @@ def channel_positions_monotone(e: ChannelEvidence) -> RowAnswer:
         if same_family(previous, value) and has_fallen(value, previous, e.fallen.get(name)):
             if name == "executed" and not e.is_followed and e.auto_position is not False:
                 return Undecided(BY_GTID_SET)
+            if name == "executed" and e.previous_may_be_former:
+                return Undecided(FORMER_SOURCE)
             return Broken("fell", witness=value, name=_SHOWN[name], value=value, previous=previous)
     return HOLDS

@@ -160,7 +160,7 @@ def wrong_coordinates(
             # Also where they look right: what is before them is not known to be executed.
             unknown = unknown or Undecided(FORMER_SOURCE)
         elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
-            if name in row.former:
+            if name in row.former or (name == "executed" and row.may_execute_former):
                 unknown = unknown or Undecided(FORMER_SOURCE)
                 continue
             if against.may_be_of_another_log(state, row.at.ts):
@@ -274,6 +274,8 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     fresh = omitted - against.memory.reported
     if not fresh:
         return against.nothing_new(omitted)
+    if row.may_execute_former:
+        return Undecided(FORMER_SOURCE)
     if against.may_be_of_another_log(state, row.at.ts):
         return Undecided(LOG_UNKNOWN_THEN)
     if not row.logs_everything:

@@ -751,8 +751,12 @@ def test_an_applier_goes_back_with_a_receiver_that_connects_by_gtid_set(by_set: 
             "Read_Source_Log_Pos": 6400,
             "Relay_Source_Log_File": "binlog.000001",
             "Exec_Source_Log_Pos": executed,
+            "Relay_Log_File": "relay.000001",
+            "Relay_Log_Pos": 7000,
         }
-        journal.row(replica_status=[status])
+        row = journal.row(replica_status=[status])
+        channel = {"relay_log_file": "relay.000001", "relay_log_position": 7000}
+        row["row"]["REPLICATION"]["channels"] = [{"channel_name": "", **channel}]
     checks = [
         (check.outcome.value, check.reason)
         for cut in audit(journal).cuts
@@ -799,6 +803,39 @@ def test_an_applier_is_behind_a_receiver_that_was_pointed_elsewhere(
     reasons = ["coordinates_of_former_source"] * 2
     assert reasons == [one.reason for one in checks if one.reason == reasons[0]]
     assert "" == checks[-1].reason
+
+
+@pytest.mark.parametrize("has_connected", [True, False])
+def test_a_journal_begins_when_a_receiver_was_pointed_elsewhere(has_connected: bool):
+    """What the applier executes may be of a source of before; once it has passed that, it is not.
+
+    Only what would be broken is left undecided: what is right is so of either source.
+    """
+    journal, relay, _ = replica()
+    executed, read = relay.source, {"Source_UUID": UUID_C, "Auto_Position": 0}
+    assert executed is not None
+    applied = {"Relay_Log_File": relay.file, "Relay_Log_Pos": relay.end, **at(executed)}
+    journal.record("channel", channel="", action="change_source", auto_position=False)
+    if not has_connected:
+        nothing = {"Source_UUID": "", "Source_Log_File": "", "Read_Source_Log_Pos": 4}
+        journal.row(replica_status=journal.replica_status(**read | nothing | applied))
+    relay.connect("binlog.000001")
+    relay.flush()
+    read |= {"Source_Log_File": "binlog.000001", "Read_Source_Log_Pos": 157}
+    for _ in range(2):
+        journal.row(replica_status=journal.replica_status(**read, **applied))
+    passed = journal.replica_status(**read, **at(("binlog.000001", 157)))
+    for _ in range(2):
+        journal.row(replica_status=passed)
+    journal.records = [one for one in journal.records if one["kind"] != "relay"]
+    legal = audit(journal)
+    assert [] == legal.broken
+    reason = "coordinates_of_former_source"
+    undecided = [c.rule for cut in legal.cuts for c in cut.checks if c.reason == reason]
+    within_read = "exec_source_pos_within_read"
+    assert [within_read, within_read, "channel_positions_monotone"] == undecided
+    journal.row(replica_status=[passed[0] | at(("binlog.000001", 158))])
+    assert [within_read] == audit(journal).broken
 
 
 def at(executed: tuple[str, int]) -> dict[str, Any]:

@@ -689,6 +689,45 @@ class TestSourceCoordinateValid:
         reasons = {one.check.reason for one in output.checks}
         assert ("coordinates_of_former_source" in reasons) == is_earlier
 
+    @pytest.mark.parametrize("kind", ["row", "image"])
+    @pytest.mark.parametrize("may_be_former", [True, False])
+    @pytest.mark.parametrize(
+        ("beyond", "executed", "rule"),
+        [
+            (0, f"{A}:1-3", None),
+            (1, f"{A}:1-3", "source_coordinate_valid"),
+            (0, f"{A}:1:3", "applied_relay_gtids_executed"),
+        ],
+    )
+    def test_what_may_be_of_a_source_before_the_journal_is_no_contradiction(
+        self, may_be_former, beyond, executed, rule, kind
+    ):
+        """What is right in this one's log is right; of what is not, nothing is known."""
+        source, replica = fleet_of_two()
+        coordinates = {
+            "exec_source_log_file": "s-bin.000001",
+            "exec_source_log_pos": end_of(3) + beyond,
+        }
+        fields = {**coordinates, "may_execute_former": may_be_former}
+        if kind == "image":
+            replica.status(
+                f"{A}:1-3", replica.says(source, None, **fields | dict.fromkeys(coordinates))
+            )
+            image = {"step": "image", "backup_id": "b1", "binlog_lineage": 0}
+            summary = {"channel": "", "source_instance": "s", **coordinates}
+            replica.fleet_event(FleetEventKind.BACKUP, channels=[summary], **image)
+            source.time()
+            rule = rule and {"source_coordinate_valid": "image_source_position_valid"}.get(rule)
+        else:
+            replica.status(executed, replica.says(source, None, auto_position=False, **fields))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == ([] if rule is None or may_be_former else [rule])
+        reasons = {one.check.reason for one in output.checks}
+        reasons |= {one.reason for one in output.observations}
+        expected = may_be_former and rule not in (None, "applied_relay_gtids_executed")
+        assert ("coordinates_of_former_source" in reasons) == expected
+
     @pytest.mark.parametrize(
         ("kind", "beyond", "is_valid"),
         [("exec", 0, True), ("exec", 8, False), ("exec", EVENT_LENGTH, False), ("read", 8, False)],
