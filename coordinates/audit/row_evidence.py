@@ -278,7 +278,7 @@ def purged_evidence(row: Row) -> PurgedEvidence:
         gtid_executed=state.executed,
         previous_gtid_purged=history.purged,
         fallen=fallen,
-        has_binlog=row.has_binlog,
+        has_binlog=row.has_binlog and not row.state.may_lack_binlog,
         is_off=row.server.is_log_bin_off,
         logged=binlog.logged.freeze(),
         grouped=binlog.grouped.freeze(),

@@ -36,6 +36,7 @@ class Server:
         start_cluster: The cluster that its last ``start`` names, None not known.
         journal_cluster: The cluster that the messages of its journal name; None: they name none.
         has_started: Whether a ``start`` was read.
+        knows_log_bin: Whether ``log_bin`` is of the present boot: a start can change it alone.
     """
 
     server_uuid: str | None = None
@@ -46,6 +47,7 @@ class Server:
     profile: str = "mysql-8.0"
     variables: dict[str, Any] = field(default_factory=dict)
     has_started: bool = False
+    knows_log_bin: bool = True
 
     @property
     def cluster(self) -> str | None:
@@ -67,7 +69,12 @@ class Server:
         self.version = body.get("version", self.version)
         self.start_cluster = body.get("cluster", self.start_cluster)
         self.profile = body.get("profile", self.profile)
+        self.stopped()
         self.changed(body.get("variables", {}))
+
+    def stopped(self) -> None:
+        """What answers from here on was started with other settings, as far as is known."""
+        self.knows_log_bin = False
 
     def changed(self, variables: Mapping[str, Any]) -> None:
         """Take over variables, by old or new name.
@@ -78,6 +85,7 @@ class Server:
         _check_uuids(variables)
         for name, value in variables.items():
             self.variables[_OLD_NAMES.get(name, name)] = value
+        self.knows_log_bin |= variables.get("log_bin") is not None
         if variables.get("server_uuid"):
             self.server_uuid = str(variables["server_uuid"]).lower()
         if isinstance(self.variables.get("server_id"), int):
@@ -125,10 +133,10 @@ class Server:
 
     def logging(self, *, is_seen: bool) -> Logging:
         """Whether it is known to write a binary log; ``is_seen``: the journal has one of it."""
-        if self.variables.get("log_bin") is None:
-            return Logging.MAY_END if is_seen else Logging.NONE
         if self.is_log_bin_off:
             return Logging.NONE
+        if self.variables.get("log_bin") is None or not self.knows_log_bin:
+            return Logging.MAY_END if is_seen else Logging.NONE
         action = str(self.variables.get("binlog_error_action")).upper()
         return Logging.MAY_END if action == "IGNORE_ERROR" else Logging.ON
 

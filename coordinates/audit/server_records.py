@@ -187,6 +187,7 @@ class ServerRecordReader(InstanceState):
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
         self.has_stopped = bool(body.get("clean", True))
+        self.server.stopped()
         self.lose_sessions()
 
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:

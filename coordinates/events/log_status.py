@@ -125,6 +125,8 @@ class ServerState:
     """P: binary log coordinates."""
     has_binlog: bool | None = None
     """Whether the row names a binary log; None, too, where it does not although there is one."""
+    may_lack_binlog: bool = False
+    """Whether the row names none, and it is not known whether there is one."""
     executed: GtidSet | None = None
     fallen: GtidSet | None = None
     """gtid_executed of a row that lost GTIDs, and is wrong in nothing else."""
@@ -240,7 +242,9 @@ class _Reader:
             )
         elif self.logging is Logging.NONE:
             self.state.has_binlog = False
-        elif self.logging is Logging.ON:
+        elif self.logging is Logging.MAY_END:
+            self.state.may_lack_binlog = True
+        else:
             # What it says of the binary log counts as not read.
             self.state.problems.append(
                 Problem(

@@ -270,7 +270,8 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     why=(
         "The applied coordinate moves with the commit of a group, or when a group is skipped"
         " because it was executed before; a filtered group is committed empty under its GTID."
-        " A passed group that is not executed is a change that the replica never made. The"
+        " A passed group that does not count as executed is a change that the replica never made,"
+        " or one that it has made and forgotten, as by RESET BINARY LOGS AND GTIDS. The"
         " source's log shows such groups where they were retrieved, or lie between executed"
         " ones, as after a channel that was begun at a wrong position."
     ),
@@ -283,16 +284,18 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     ),
     sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
     remedy=(
-        "Stop the channel and RESET REPLICA: without its relay log a channel with"
-        " auto-positioning asks again for every GTID that is not executed. If the source has"
-        " purged it, rebuild the replica."
+        "Compare a row that one of the groups changed. Where the change is missing, stop the"
+        " channel and RESET REPLICA: without its relay log a channel with auto-positioning asks"
+        " again for every GTID that is not executed; if the source has purged it, rebuild the"
+        " replica. Where it is there, as after RESET BINARY LOGS AND GTIDS, asking again would"
+        " repeat it: add the GTIDs to gtid_purged instead."
     ),
     verify=(not_executed(), REPLICA_STATUS),
     evidence=ChannelEvidence,
     cases={
         "passed": Case(
-            "The applier has passed {missing:gtids} in the relay log, but {missing:it is|they are}"
-            " neither executed nor logged.",
+            "The applier has passed {missing:gtids} in the relay log, but neither gtid_executed nor"
+            " the binary log has {missing:it|them}.",
             "{gtid_executed:gtids}",
             "gtid_executed of log_status",
             "{missing:gtids}",
@@ -300,7 +303,7 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
         ),
         "passed_in_source_log": Case(
             "The applier has passed {witness:gtids}, which instance {source} logged before"
-            " {file}:{position}, but the replica has not executed {witness:it|them}.",
+            " {file}:{position}, but gtid_executed of the replica lacks {witness:it|them}.",
             "{executed:gtids}",
             "gtid_executed of the replica",
             "everything before the executed position",

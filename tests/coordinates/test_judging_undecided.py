@@ -13,6 +13,7 @@ from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.rules.logged_groups import head_is_purged
 from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.registry import RULES
 from tallystick.coordinates.values.binlog import WRAP
 from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, Record, audit
@@ -304,6 +305,31 @@ def test_a_row_without_a_binary_log(known: dict[str, str], has_log: bool, verdic
     assert [verdict] == audit(journal).verdicts
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+@pytest.mark.parametrize("says", ["nothing", "other settings", "off", "on", "on later"])
+def test_a_row_without_a_binary_log_after_a_restart(says: str, is_clean: bool):
+    """Only a start changes log_bin: what the one before had says nothing of this one."""
+    journal = source()
+    journal.row()
+    journal.record("stop", clean=is_clean)
+    settings = dict(journal.variables)
+    log_bin = settings.pop("log_bin")
+    if says != "nothing":
+        told = {"off": {"log_bin": False}, "on": {"log_bin": log_bin}}.get(says, {})
+        journal.start(variables=settings | told)
+    if says == "on later":
+        journal.record("variables", variables={"log_bin": log_bin})
+    journal.variables = settings | {"log_bin": False}
+    journal.purged = str(journal.executed)
+    journal.row()
+    result = audit(journal)
+    verdict = {"off": "CONSISTENT", "on": "INCONSISTENT", "on later": "INCONSISTENT"}
+    assert ["CONSISTENT", verdict.get(says, "UNDECIDED")] == result.verdicts
+    if says in ("nothing", "other settings"):
+        (check,) = [c for c in result.cuts[-1].checks if c.rule == "purged_matches_oldest_file"]
+        assert "may_have_log" == check.reason
+
+
 def test_a_reset_while_a_server_without_a_log_answers_is_undecided():
     """RESET BINARY LOGS AND GTIDS between two readings takes GTIDs out of all later ones."""
     journal = Journal(log_bin=False)
@@ -517,3 +543,20 @@ def test_one_transaction_received_by_two_names_of_its_position(end: int, is_ambi
         applied.learn([FleetEvent(FleetEventKind.RECEIVED, "r", 0, 0, 0, body, arrays)], 2)
     [received] = applied.received.values()
     assert received.is_ambiguous == is_ambiguous
+
+
+def test_what_a_reset_made_a_replica_forget_was_executed():
+    """RESET BINARY LOGS AND GTIDS while its channel runs: nobody may say that it was not."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
+    journal.record("binlog_reset")
+    journal.used, journal.executed, journal.binlog.gtids = Gtids(), Gtids(), Gtids()
+    journal.binlog.open(1)
+    journal.row(replica_status=journal.replica_status())
+    (finding,) = audit(journal).findings
+    assert explain(finding).sentence == (
+        f"The applier has passed {UUID_C}:1-4 in the relay log, but neither gtid_executed nor the"
+        " binary log has them."
+    )
+    assert "asking again would repeat it" in RULES[finding.rule].remedy
