@@ -30,7 +30,7 @@ from tallystick.streaming.table_reader import (
     read_incidents,
 )
 from tallystick.streaming.table_upkeep import Retention, keep_up
-from tallystick.streaming.tables import TABLES, VALIDATIONS, arrow_rows
+from tallystick.streaming.tables import TABLES, VALIDATIONS, arrow_rows, require_place
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,9 +55,13 @@ class TableSink:
         directory: Has a directory for each table.
         run_id: Keeps apart the micro-batches of different checkpoint locations.
         retention: How long rows are kept; None: this run does no upkeep.
+
+    Raises:
+        TableError: No table can be in the directory.
     """
 
     def __init__(self, directory: Path, run_id: str, retention: Retention | None = None) -> None:
+        require_place(directory)
         self._directory = directory
         self._run_id = run_id
         self._retention = retention

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter, itemgetter
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Check, Finding, Incident, Observation, SubjectCheck
+from tallystick.streaming.errors import TableError
 
 SCHEMA_VERSION = 3
 """Of the columns of all tables. Raise it when a column is changed: a job writes and reads tables of
@@ -25,8 +28,24 @@ its own version only."""
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 _NOT_TEXT = {"epoch": int, "sequence": int, "count": int, "is_undecided": bool}
+_ESCAPE = re.compile("%[0-9A-Fa-f]{2}")
 _SUBJECT = ("collection_id", "instance_id", "channel", "ts")
 _CHECK = ("rule", "outcome", "reason", "data")
+
+
+def require_place(directory: Path) -> None:
+    """Return when tables can be in a directory.
+
+    Raises:
+        TableError: Their format's library takes part of its path for another one.
+    """
+    path = str(directory.resolve())
+    escape = _ESCAPE.search(path)
+    if escape is not None:
+        raise TableError(
+            f"{path!r} cannot hold tables: expected a path without {escape[0]!r}, which deltalake"
+            " reads as another character. Rename the directory, or name another one."
+        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

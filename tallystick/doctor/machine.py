@@ -17,6 +17,8 @@ from tallystick.doctor.checks import Answer, Place, failed, passed, warning
 from tallystick.extras import EXTRAS, missing_packages
 from tallystick.page_server.address import Address
 from tallystick.settings import Settings
+from tallystick.streaming.errors import TableError
+from tallystick.streaming.tables import require_place
 
 _NEEDED_BY = {
     "stream": "audit and demo",
@@ -54,6 +56,7 @@ def check_machine(place: Place, settings: Settings | None, roles: frozenset[str]
     place.try_("state directory", lambda: _writable(directory))
     place.try_("disk space", lambda: _space(directory))
     if "audit" in roles:
+        place.try_("tables", lambda: _tables(directory))
         place.try_("alerts", lambda: _sinks(settings), fix="docs/alerts.md")
         page = Address.of(LISTEN)
         place.try_("page port", lambda: _port(page.port, page.host, warning))
@@ -102,6 +105,14 @@ def _writable(directory: Path) -> Answer:
             "set directory (TALLYSTICK_DIRECTORY) to one of this user's",
         )
     return passed(f"{directory}" if existing == directory else f"{directory}, to be made")
+
+
+def _tables(directory: Path) -> Answer:
+    try:
+        require_place(directory)
+    except TableError as error:
+        return failed(str(error), "set directory (TALLYSTICK_DIRECTORY) to another one")
+    return passed("can be in the state directory")
 
 
 def _space(directory: Path) -> Answer:

@@ -20,16 +20,18 @@ def write(result: RunResult, target: str) -> None:
 
     Raises:
         MisuseError: The directory cannot be written.
+        TableError: No table can be in it.
         MissingExtraError: The extra ``tables`` is not installed.
     """
     require_tables("--output tables")
     from tallystick.streaming.table_sink import END_BATCH, TableSink
 
+    sink = TableSink(Path(target), result.command)
     try:
         Path(target).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise MisuseError(f"{target!r} cannot be written: {error.strerror}") from error
-    TableSink(Path(target), result.command).write(
+    sink.write(
         END_BATCH,
         findings=result.found,
         incidents=result.incidents,

@@ -24,6 +24,7 @@ from tallystick.runs.result import TABLES, RunResult
 from tallystick.runs.stream import SPARK_LOG, StreamRun
 from tallystick.settings import Settings
 from tallystick.streaming.kafka_options import kafka_options
+from tallystick.streaming.tables import require_place
 
 if TYPE_CHECKING:
     from tallystick.streaming.runner import JobSettings
@@ -62,12 +63,14 @@ class Audit:
 
         Raises:
             MisuseError: Something is missing; the message has how to fix it.
+            TableError: The directory's path is none that tables can have.
             BrokerUnreachableError: No broker listens.
             TopicError: A topic is missing, cannot be made, or would lose records.
         """
         problems = check_machine(directory=self.directory)
         if problems:
             raise MisuseError("\n".join(map(str, problems)))
+        require_place(self.directory)
         sinks_of(self._settings, terminal.notice)
         self._check_spark()
         prepare_topics(self._settings, *TOPICS)

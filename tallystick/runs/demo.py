@@ -33,6 +33,7 @@ from tallystick.runs.result import TABLES, RunResult, doubt
 from tallystick.runs.scenario import complete_scenario, scenario_result
 from tallystick.runs.stream import SPARK_LOG, StreamRun
 from tallystick.settings import suggestion
+from tallystick.streaming.tables import require_place
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
@@ -114,10 +115,12 @@ def preflight(directory: Path, port: int) -> None:
 
     Raises:
         MisuseError: Something is missing; the message has what fixes it.
+        TableError: The directory's path is none that tables can have.
     """
     problems = check_machine(directory=directory, ports=(port, port + 1) if port else ())
     if problems:
         raise MisuseError("\n".join(str(problem) for problem in problems))
+    require_place(directory)
 
 
 @final

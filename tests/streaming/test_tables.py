@@ -26,8 +26,11 @@ from tallystick.coordinates.results import (
     SubjectCheck,
     Verdict,
 )
+from tallystick.runs.audit import Audit
+from tallystick.runs.demo import preflight
 from tallystick.runs.result import TABLES
 from tallystick.runs.tables import read_run
+from tallystick.settings import Settings
 from tallystick.streaming import delta_table, newest_rows, table_reader, table_sink, tables
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.table_sink import END_BATCH, TableSink
@@ -49,6 +52,36 @@ def test_a_micro_batch_that_comes_again_changes_nothing(tmp_path):
     assert 1 == DeltaTable(tmp_path / "findings").version()
     TableSink(tmp_path, "other").write(3, findings=[replace(FINDING, at="c2")])
     assert 2 == len(table_reader.read_findings(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["a b", "a%b", "100%", "%zz", "ü", "a?b#c"])
+def test_tables_are_read_back_whatever_their_directory_is_called(tmp_path, name):
+    """Characters that a URI quotes are part of a name."""
+    TableSink(tmp_path / name, "run").write(0, findings=[FINDING])
+    assert [FINDING] == table_reader.read_findings(tmp_path / name)
+
+
+@pytest.mark.parametrize("name", ["a%20b", "%25", "a%2Fb", "%e2%82%ac"])
+def test_a_directory_that_no_table_can_be_in_is_refused_at_the_start(tmp_path, name):
+    """An escape in a path is read as the character, and the table looked for elsewhere."""
+    directory, link = tmp_path / name / "state", tmp_path / "link"
+    directory.mkdir(parents=True)
+    link.symlink_to(directory)
+    for start in (
+        lambda place: TableSink(place, "run"),
+        lambda place: preflight(place, 0),
+        lambda place: Audit(
+            Settings(directory=place, bootstrap_servers="127.0.0.1:1"),
+            available_now=False,
+            history_ends=False,
+        ).prepare(),
+    ):
+        for place in (directory, link):
+            with pytest.raises(
+                TableError, match=f"expected a path without '{name[name.index('%') :][:3]}'"
+            ):
+                start(place)
+    assert [] == list(directory.iterdir())
 
 
 def test_a_micro_batch_without_rows_commits_nothing(tmp_path):

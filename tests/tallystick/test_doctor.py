@@ -137,6 +137,15 @@ def test_a_state_directory_that_cannot_be_written_is_named(tmp_path):
     assert ["file"] == [path.name for path in tmp_path.iterdir()]
 
 
+def test_a_directory_that_tables_cannot_be_in_is_named(tmp_path):
+    """As ``audit`` refuses it."""
+    for name, state in (("a%20b", State.FAILED), ("a b", State.OK)):
+        place = Place("machine")
+        check_machine(place, Settings(directory=tmp_path / name), frozenset({"audit"}))
+        assert state is found(place)["tables"].state
+        assert ("'%20'" in found(place)["tables"].text) == (state is State.FAILED)
+
+
 def test_a_disk_that_is_full_is_named(tmp_path, monkeypatch):
     """By the numbers of the check that every command makes."""
     monkeypatch.setattr("tallystick.deploy.preflight.RUN_BYTES", 1 << 60)
