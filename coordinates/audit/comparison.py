@@ -57,6 +57,8 @@ class ReplicaExecuted:
         executed: All but what SET gtid_purged gave it.
         assigned: What that gave it.
         retrieved: By all channels, None not known.
+        before: What it had executed at the first row of its journal: channels that were gone by
+            then may have brought it.
     """
 
     instance_id: str
@@ -66,6 +68,7 @@ class ReplicaExecuted:
     group_uuid: str | None
     retrieved: GtidSet | None = None
     assigned: GtidSet = GtidSet.EMPTY
+    before: GtidSet = GtidSet.EMPTY
 
 
 @dataclass(frozen=True, slots=True)

@@ -330,6 +330,8 @@ class Replica:
         gone: Names of channels removed by RESET REPLICA ALL.
         assigned: GTIDs that SET gtid_purged has given it.
         shown: What the last row showed as executed, since nothing may have taken it back.
+        before: What the first row showed as executed since the journal, or its data, began; None:
+            there was none yet.
         data_lineage: How many data directories it has had.
         is_fresh: Whether its data directory was replaced at its last start, and it has neither
             logged nor received anything since, as far as the journal, which has no gap, shows.
@@ -355,6 +357,7 @@ class Replica:
     gone: set[str] = field(default_factory=set)
     assigned: GtidSet = GtidSet.EMPTY
     shown: GtidSet = GtidSet.EMPTY
+    before: GtidSet | None = None
     data_lineage: int | None = None
     is_fresh: bool = False
     clone_peer: str | None = None
@@ -449,11 +452,12 @@ class Replica:
         self.channels = {}
         self.resumed_from = set()
         self.left = self.shown = GtidSet.EMPTY
+        self.before = None
         self.left_uuids = []
 
     def reset(self) -> None:
         """RESET MASTER: what its receivers named when they connected no row need show."""
-        self.shown = GtidSet.EMPTY
+        self.shown = self.before = GtidSet.EMPTY
         for channel in self.channels.values():
             channel.unproven = GtidSet.EMPTY
 
@@ -464,6 +468,7 @@ class Replica:
             known = known | channel.received.freeze()
         self.left = known
         self.shown = GtidSet.EMPTY
+        self.before = None
         self.channels = {}
         self.clone_peer = self.clone_ts = self.clone_end_ts = None
 

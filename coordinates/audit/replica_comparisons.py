@@ -95,6 +95,8 @@ class ReplicaComparisons:
         for channel in replica.channels.values():
             self.queue_groups(member, channel, at, shown, is_row=is_whole)
         replica.shown = GtidSet.EMPTY if executed is None else executed
+        if replica.before is None:
+            replica.before = executed
         has = None
         if is_whole and executed is not None:
             has = executed
@@ -226,6 +228,7 @@ class ReplicaComparisons:
             server_uuid=timeline.uuid_at(at.ts),
             group_uuid=timeline.group_uuid,
             retrieved=sets[1],
+            before=member.replica.before or GtidSet.EMPTY,
         )
         channel = channels[0].name if len(channels) == 1 else None
         self.enqueue(member.timeline.instance_id, channel, keys_of(channels), row)

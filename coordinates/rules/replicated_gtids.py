@@ -54,6 +54,12 @@ MAY_ASSIGN_GTIDS = reason(
     "the source logs anonymous groups, to which the replica may have assigned GTIDs",
     Lack.SETTING,
 )
+OF_FORMER_SOURCE = reason(
+    "executed_of_former_source",
+    "GTIDs of {servers:list} were executed before the journal began: a channel that was gone by"
+    " then may have brought them",
+    Lack.SERVER,
+)
 SOURCE_EXECUTED_UNKNOWN = reason(
     "source_executed_unknown",
     "not everything that the source has executed is known",
@@ -225,7 +231,9 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
     undecided_when=(
         "a source of the replica is not observed, its journal is not known without a gap up to"
         " the replica's row, or it logs anonymous groups, to which a channel with"
-        " ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS gives GTIDs of the replica's own"
+        " ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS gives GTIDs of the replica's own; or the GTIDs"
+        " are of neither the replica nor its sources, and were executed before the replica's"
+        " journal began: a channel that was gone by then may have brought them"
     ),
     sources=(
         "Vitess issue 17254",
@@ -300,6 +308,15 @@ def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
         return Undecided(MAY_ASSIGN_GTIDS)
     if is_of_another_log or _is_older_than_an_upstream(row, against):
         return Undecided(LOG_UNKNOWN_THEN)
+    return _report_errant(fresh, row, against)
+
+
+def _report_errant(fresh: GtidSet, row: ReplicaExecuted, against: Against) -> Compared:
+    """Of what no source knows, that which no channel can have brought before the journal began."""
+    former = _of_former_sources(fresh, row, against)
+    fresh = fresh - former
+    if not fresh:
+        return Undecided(OF_FORMER_SOURCE, servers=_uuids(former))
     names = sorted(source.instance_id for source in against.sources)
     return against.report(
         fresh,
@@ -320,6 +337,24 @@ def _assigned_of_sources(row: ReplicaExecuted, against: Against) -> GtidSet:
     """
     uuids = (source.uuid_at(row.at.ts) for source in against.sources)
     return GtidSet(chain.from_iterable(row.assigned.restrict(uuid) for uuid in uuids if uuid))
+
+
+def _of_former_sources(gtids: GtidSet, row: ReplicaExecuted, against: Against) -> GtidSet:
+    """What a channel that was gone before the replica's journal began may have brought.
+
+    Neither its own GTIDs nor those of its sources: they would have come from themselves.
+    """
+    found = gtids & row.before
+    for server_uuid in (
+        *((row.server_uuid,) if row.server_uuid is not None else ()),
+        *chain.from_iterable(source.uuids_until(row.at.ts) for source in against.sources),
+    ):
+        found = found.without_uuid(server_uuid)
+    return found
+
+
+def _uuids(gtids: GtidSet) -> list[str]:
+    return sorted({sid.partition(":")[0] for sid in gtids.sids()})
 
 
 def _given_up(source: InstanceTimeline, state: Snapshot, against: Against, ts: int) -> GtidSet:

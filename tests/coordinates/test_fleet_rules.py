@@ -25,6 +25,8 @@ from tests.support.fleet_journals import (
     names,
 )
 
+OTHER = "dddddddd-0000-0000-0000-000000000004"
+
 COMPARISONS = (
     "relay_mirrors_source",
     "received_within_source_logged",
@@ -263,6 +265,38 @@ class TestNoErrantGtids:
         source.status(f"{A}:1-3")
         assert [finding.witness for finding in audit(source, replica).findings] == errant
 
+    @pytest.mark.parametrize("begins", ["first row", "gap", "later row", "reset"])
+    @pytest.mark.parametrize("server", ["unknown", "the replica", "the source", "another"])
+    def test_a_channel_that_was_gone_before_the_journal_began(self, server, begins):
+        """It may have brought GTIDs of another server that the source never had."""
+        source, replica = fleet_of_two()
+        other = Journal(source.clock, "o", OTHER, 4)
+        other.boot()
+        other.open_file()
+        gtid = {"the replica": f"{B}:1", "the source": f"{A}:9", "another": f"{OTHER}:1"}.get(
+            server, f"{C}:1"
+        )
+        if begins != "first row":
+            replica.status(f"{A}:1-3", replica.says(source))
+        if begins == "gap":
+            replica.gap()
+            replica.follow(source)
+        elif begins == "reset":
+            replica.reset()
+        for _ in range(2):
+            replica.status(f"{A}:1-3,{gtid}", replica.says(source))
+        source.status(f"{A}:1-3")
+        other.status("")
+        may_be = server in ("unknown", "another") and begins in ("first row", "gap")
+        output = audit(other, source, replica)
+        assert [one.witness for one in output.findings] == ([] if may_be else [gtid])
+        found = [one.check for one in output.checks if one.check.rule == "no_errant_gtids"]
+        assert may_be == (found[-1].reason == "executed_of_former_source")
+        replica.status(f"{A}:1-3,{gtid},{C}:7", replica.says(source))
+        source.status(f"{A}:1-3")
+        findings = audit(other, source, replica).findings
+        assert [one.witness for one in findings] == [*([] if may_be else [gtid]), f"{C}:7"]
+
     def test_what_was_retrieved_of_the_sources_own_is_not_judged_twice(self):
         """A replica that has more of its source than that holds is reported once, by rule 66."""
         source, replica = fleet_of_two()
@@ -315,7 +349,7 @@ class TestNoErrantGtids:
         """What such a source executed since its last row stands in no log."""
         source, replica = fleet_of_two()
         source.status(f"{A}:1-3", logs_everything=False)
-        replica.status(f"{C}:1", replica.says(source))
+        replica.status(f"{B}:1", replica.says(source))
         source.time()
         output = audit(source, replica)
         assert names(output) == []
