@@ -8,7 +8,6 @@ describes every field. Nothing here knows Kafka, Spark or a clock.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from enum import IntEnum
 from struct import Struct
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tallystick.coordinates.values.errors import JournalError
+from tallystick.coordinates.values.json_bytes import of_json, to_sorted_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -200,9 +200,6 @@ class Block:
         )
 
 
-_raw_decode = json.JSONDecoder().raw_decode
-
-
 def parse_body(text: str) -> dict[str, Any]:
     """Read the body of a SERVER record.
 
@@ -210,10 +207,7 @@ def parse_body(text: str) -> dict[str, Any]:
         JournalError: The text is no JSON object.
     """
     try:
-        # Most writers put no space around it: there is none to be looked for.
-        body, end = _raw_decode(text) if text[:1] == "{" else (None, -1)
-        if end != len(text):
-            body = json.loads(text)
+        body = of_json(text)
     except ValueError as error:
         raise JournalError(f"its body is no JSON ({error}): {text[:80]!r}") from None
     except RecursionError:
@@ -237,18 +231,6 @@ class _Dictionary:
         return self.index.setdefault(value, len(self.index))
 
 
-# JSONEncoder.encode() makes this anew for each text, which costs more than most bodies.
-_body_chunks = json.encoder.c_make_encoder(  # type: ignore[attr-defined]
-    markers=None,
-    default=json.JSONEncoder().default,
-    encoder=json.encoder.encode_basestring_ascii,
-    indent=None,
-    key_separator=":",
-    item_separator=",",
-    sort_keys=True,
-    skipkeys=False,
-    allow_nan=True,
-)
 _ROW = Struct(f"{len(COLUMNS)}q")
 _pack_row, _ROW_BYTES = _ROW.pack, _ROW.size
 _SERVER = int(Stream.SERVER)
@@ -413,7 +395,7 @@ class BlockBuilder:
         channel: str | None = None,
     ) -> None:
         """Add one server record; ``body`` must be JSON."""
-        self._texts[len(self)] = "".join(_body_chunks(body, 0))
+        self._texts[len(self)] = to_sorted_json(body)
         number = ABSENT if channel is None else self._channels.add(channel)
         self._rows += _pack_head(_SERVER, record_type, 0, 0, ts, number) + _SERVER_TAIL
 

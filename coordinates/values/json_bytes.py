@@ -1,4 +1,4 @@
-"""Values as JSON in bytes, and back: of states and results, of which there are many.
+"""Values as JSON, and back: of records, states and results, of which there are many.
 
 In UTF-8; half a surrogate pair, which UTF-8 cannot spell and a text from outside may have, becomes
 an escape, as the standard library writes it.
@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 _encode = msgspec.json.Encoder().encode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
 
@@ -23,13 +24,24 @@ def to_json(value: Any) -> bytes:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
 
 
-def of_json(data: bytes | memoryview) -> Any:
-    """Inverse of ``to_json``; sequences are lists.
+def to_sorted_json(value: Any) -> str:
+    """As ``to_json``, but as text, and equal for equal values: keys are in order."""
+    try:
+        return _encode_sorted(value).decode()
+    except UnicodeEncodeError:
+        return json.dumps(value, separators=(",", ":"), sort_keys=True)
+
+
+def of_json(data: bytes | memoryview | str) -> Any:
+    """The value of a text; sequences are lists.
+
+    What the standard library reads beside JSON, as half a surrogate pair or NaN, is read, too.
 
     Raises:
-        ValueError: The bytes are no JSON.
+        ValueError: It is no JSON.
+        RecursionError: It is too deeply nested.
     """
     try:
         return _decode(data)
-    except msgspec.DecodeError:
-        return json.loads(bytes(data))
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return json.loads(data if isinstance(data, str) else bytes(data))
