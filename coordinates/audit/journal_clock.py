@@ -101,21 +101,26 @@ class JournalClock:
     def first(self, block: Block) -> int:
         """The time at which a block begins that has not been read."""
         ts = int(block.columns["ts"][0])
-        if self.other is None and _follows(ts, self.shown):
+        if self._goes_on(ts):
             return max(ts + self.offset, self.now)
         return int(replace(self).read(block.take(0, 1))[0].columns["ts"][0])
 
     def _is_regular(self, ts: Times) -> bool:
         """Whether each record follows the one before it within ``STEP_MAX_US``."""
-        if self.shown is None or self.other is not None:
-            return False
-        if not _follows(int(ts[0]), self.shown):
+        if not self._goes_on(int(ts[0])):
             return False
         if len(ts) == 1:
             return True
         steps = np.diff(ts)
         # Where none falls, the last is the latest.
         return bool(steps.min() >= 0 and steps.max() <= STEP_MAX_US) and _is_time(int(ts[-1]))
+
+    def _goes_on(self, ts: int) -> bool:
+        """Whether the next record is believed, whatever follows it; the first may show any time."""
+        if self.shown is None:
+            is_first = self.now == 0 and self.other is None and self.lag is None
+            return is_first and 0 < ts <= LATEST_US
+        return self.other is None and _follows(ts, self.shown)
 
     def _read_each(self, block: Block, breaks: list[Break]) -> Times:
         of_server = block.columns["stream"] == _SERVER
