@@ -234,8 +234,10 @@ class GtidSet:
             for at, gno in zip(index.tolist(), gnos.tolist(), strict=True):
                 flat.setdefault(gtid_text.read_sid(sids[at]), []).extend((gno, gno + 1))
             return cls._of(_from_flat(flat))
-        order = np.lexsort((gnos, index))
-        index, gnos = index[order], gnos[order]
+        is_sorted = not (index[1:] != index[:-1]).any() and not (gnos[1:] < gnos[:-1]).any()
+        if not is_sorted:
+            order = np.lexsort((gnos, index))
+            index, gnos = index[order], gnos[order]
         cuts = np.concatenate(([0], (index[1:] != index[:-1]).nonzero()[0] + 1, [len(index)]))
         found: dict[str, Bounds] = {}
         for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
