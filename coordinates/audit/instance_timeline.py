@@ -120,8 +120,10 @@ class InstanceTimeline:
 
     def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
         """A fleet event's sid indexes as indexes of the timeline's table; -1 stays -1."""
-        table = np.array([*(self.sid_number(name) for name in names), -1], dtype=np.int32)
-        column: npt.NDArray[np.int32] = table[local]
+        numbers = [self.sid_number(name) for name in names]
+        if numbers == [*range(len(names))]:
+            return local.astype(np.int32, copy=False)
+        column: npt.NDArray[np.int32] = np.array([*numbers, -1], dtype=np.int32)[local]
         return column
 
     def identify(self, event: FleetEvent, server_uuid: str | None, server_id: int | None) -> bool:

@@ -148,7 +148,7 @@ class LogReader:
         else:
             used = np.bincount(column[column >= 0]).nonzero()[0].tolist()
         numbers = column.astype(np.int32)
-        if len(used) < len(self.sids):
+        if used and used[-1] >= len(used):
             table = np.full(len(self.sids) + 1, -1, dtype=np.int32)
             table[used] = range(len(used))
             numbers = table[numbers]
