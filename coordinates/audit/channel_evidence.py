@@ -101,6 +101,7 @@ def _shown(
         "journal_retrieved": relay.received.freeze() | relay.arriving()
         if relay.received_is_complete
         else None,
+        "inherited": relay.inherited,
         "forgotten": relay.forgotten,
         "cut": relay.cut,
         "events_after": _events_between(state.relay, state.applied, relay),

@@ -21,6 +21,7 @@ from tallystick.coordinates.audit.replica import AppliedTo, Replica
 from tallystick.coordinates.results import Check, Outcome
 from tallystick.coordinates.rules.between import SOURCE_UNKNOWN
 from tallystick.coordinates.rules.catalogue import COMPARISONS
+from tallystick.coordinates.rules.clone import OWN_DATA
 from tallystick.coordinates.rules.clone_coordinates import (
     CLONE_FAILED,
     CLONE_INCOMPLETE,
@@ -237,6 +238,8 @@ class ReplicaComparisons:
         replica = member.replica
         values = {str(key).lower(): value for key, value in status.items()}
         state = str(values.get("state", "")).lower()
+        if values.get("destination", OWN_DATA) != OWN_DATA:
+            return  # a copy for another server: what this one has is what it had
         if state == "failed":
             name = f"failed {values.get('begin_time')} {replica.clone_ts}"
             why = Undecided(CLONE_FAILED, error=values.get("error_no"))
@@ -246,7 +249,9 @@ class ReplicaComparisons:
             return
         if replica.clone_ts is None:
             name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
-            self._leave_clone_undecided(member, name, at, Undecided(CLONE_UNSEEN))
+            why = Undecided(CLONE_UNSEEN)
+            # Of data that came before the journal, or from a server that records no steps.
+            self._leave_clone_undecided(member, name, at, why, is_noted=False)
             return
         file, position = values.get("binlog_file"), values.get("binlog_position")
         executed = values.get("gtid_executed")
@@ -276,9 +281,15 @@ class ReplicaComparisons:
             self.enqueue(member.timeline.instance_id, channel.name, sources, row)
 
     def _leave_clone_undecided(
-        self, member: Member, name: str, at: JournalPosition, why: Undecided
+        self,
+        member: Member,
+        name: str,
+        at: JournalPosition,
+        why: Undecided,
+        *,
+        is_noted: bool = True,
     ) -> None:
-        """Nothing can be decided on a clone's coordinates; it is reported once."""
+        """Nothing can be decided on a clone's coordinates: its checks say so, and a note, once."""
         if name in member.replica.judged_clones:
             return
         member.replica.judged_clones.add(name)
@@ -287,7 +298,8 @@ class ReplicaComparisons:
         for rule in rules:
             check = Check(rule.name, Outcome.UNDECIDED, why.reason.code, why.data)
             self.collector.check(subject, check)
-        self.collector.observe(subject, rules, why.reason, **why.data)
+        if is_noted:
+            self.collector.observe(subject, rules, why.reason, **why.data)
 
     def hand_on_all(self, member: Member, at: JournalPosition) -> None:
         """Hand on what every channel of an instance has queued."""

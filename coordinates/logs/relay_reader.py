@@ -65,6 +65,7 @@ class RelayReader(LogReader):
         received: Q, GTIDs of complete groups received; what Retrieved_Gtid_Set should say.
         received_is_complete: False while part of the relay log was missed.
         received_ever: The same over all lineages.
+        inherited: What of Q only the head of a file says, of files that were not seen.
         source_base: Base name of the source's file being copied, None not known.
         source_number: Its number.
         source_end: Source position after the last event, 64 bits, -1 not known.
@@ -90,6 +91,7 @@ class RelayReader(LogReader):
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     received_is_complete: bool = True
     received_ever: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    inherited: GtidSet = GtidSet.EMPTY
     forgotten: GtidSet = GtidSet.EMPTY
     """What the head of the present file does not know, though nobody was seen to begin anew."""
     cut: GtidSet = GtidSet.EMPTY
@@ -278,6 +280,7 @@ class RelayReader(LogReader):
             self.cut = self.forgotten if is_cut else GtidSet.EMPTY
         elif not self.received_is_complete:
             self.received = GrowingGtidSet()
+        self.inherited = self.inherited | (previous - self.received.freeze())
         self.received.add_set(previous)
         self.received_ever.add_set(previous)
         self.received_is_complete = True
@@ -446,7 +449,7 @@ class RelayReader(LogReader):
         self.received = GrowingGtidSet()
         self.received_is_complete = True
         self.follows_hole = False
-        self.forgotten = self.cut = GtidSet.EMPTY
+        self.inherited = self.forgotten = self.cut = GtidSet.EMPTY
         self.has_restarted = False
         self.may_step_back = True
         self.steps_ahead = None

@@ -105,6 +105,7 @@ class ChannelEvidence:
         relay_read: The source coordinates that ``relay`` corresponds to.
         events_unstored: How many events up to ``relay`` are after ``stored``.
         lost: End, in the source's log, of the event after ``relay`` that ``stored`` has passed.
+        inherited: What only the head of a relay file says to have been received, in files not seen.
         forgotten: What the head of the relay file lacks, though nothing was reset.
         cut: The same, where the server was only stopped in order and started again.
         received_before: What the relay log had received at the previous row.
@@ -140,6 +141,7 @@ class ChannelEvidence:
     relay_read: LogCoordinates | None = None
     events_unstored: int | None = None
     lost: LogCoordinates | None = None
+    inherited: GtidSet = GtidSet.EMPTY
     forgotten: GtidSet = GtidSet.EMPTY
     cut: GtidSet = GtidSet.EMPTY
     received_before: GtidSet | None = None
@@ -345,7 +347,9 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
     why=(
         "The receiver adds a GTID when it has queued the group's last event, and at start the"
         " set is rebuilt from these same files. A reconnecting receiver asks the source for"
-        " what is in neither this set nor gtid_executed: too large a set loses groups."
+        " what is in neither this set nor gtid_executed: too large a set loses groups. The first"
+        " start after a clone empties the set behind a head that names what other files held:"
+        " nothing that only a head names need be in it, but if a part is, all is."
     ),
     undecided_when=(
         "the replica status was not read, the relay logs were not observed from the oldest"
@@ -406,6 +410,9 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     excess = e.retrieved - e.journal_retrieved
     due = e.received_before
     absent = GtidSet.EMPTY if due is None else due - e.retrieved
+    if not e.inherited & e.retrieved:
+        # The head was written before the relay log was given up: a start after a clone does so.
+        absent = absent - e.inherited
     if not excess and not absent:
         return HOLDS
     if excess <= e.forgotten and not absent:

@@ -45,6 +45,10 @@ _COUNTERS = (
     "SHOW GLOBAL STATUS WHERE Variable_name IN"
     " ('Com_reset', 'Com_change_replication_source', 'Com_change_master')"
 )
+_CLONE_BEGUN = (
+    "SELECT CAST(UNIX_TIMESTAMP(BEGIN_TIME) AS CHAR) AS begun FROM performance_schema.clone_status"
+    " WHERE DESTINATION = 'LOCAL INSTANCE' AND STATE = 'Completed'"
+)
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -179,6 +183,17 @@ class Collector:
         columns = self._session.dialect.gtid_table_columns
         rows = self._session.ask(_select(columns, "mysql.gtid_executed"))
         return None if isinstance(rows, Refused) else _set_text(rows)
+
+    def clone(self) -> str | None:
+        """When the clone began that the server's data came with; empty: with none; None: unknown.
+
+        Raises:
+            MysqlError: The server cannot be asked.
+        """
+        rows = self._session.ask(_CLONE_BEGUN)
+        if isinstance(rows, Refused):
+            return None if has_clone_plugin(self._session) else ""
+        return str(rows[0]["begun"]) if rows else ""
 
     def channel_changes(self) -> int | None:
         """How many statements since its start may have let a relay log begin anew; None: unknown.

@@ -129,25 +129,23 @@ class ServerHistory:
             self._begin_journal(server)
             return
         if state.server_uuid != server.start_body["server_uuid"]:
-            self._notice(f"{self.name}: another server_uuid: its history begins anew")
-            self._journal.server_record(RecordType.GAP, {})
-            state.reset()
-            state.relays.clear()
-            self.channels.known = {}
-            self.relays.forget()
-            self._first_file = ""
-            self._begin_journal(server, {"data_lineage": "restored"})
+            self._begin_anew(server, "restored", "another server_uuid")
             return
         known_s = state.boot_s
         server.is_boot_unreported = (
             known_s is None or abs(known_s - server.boot_s) > BOOT_TOLERANCE_S
         )
+        if server.clone and state.clone not in {None, server.clone}:
+            # The server keeps its server_uuid; its logs and its channels are others.
+            self._begin_anew(server, "cloned", "its data came with a clone")
+            return
         if server.is_boot_unreported:
             # A start counts from 0; what the boot before had counted last is not known.
             self._channel_changes = None if self.relays.anew else 0
         elif self._channel_changes is None and not self.relays.anew:
             self._channel_changes = server.channel_changes
         if not server.is_boot_unreported:
+            state.clone = server.clone
             self.record_variables(server.start_body["variables"])
         else:
             self._journal.advance_unproven(self._clock_us())
@@ -157,6 +155,20 @@ class ServerHistory:
             self._record_boot(server, {})
             # The file that was followed is closed, and cannot be read before there is a log again.
             state.ended_by = EventType.STOP
+
+    def _begin_anew(self, server: ServerNow, data_lineage: str, why: str) -> None:
+        """The data are others: nothing that was recorded is continued."""
+        self._notice(f"{self.name}: {why}: its history begins anew")
+        self._journal.server_record(RecordType.GAP, {})
+        self._journal.state.reset()
+        self._journal.state.relays.clear()
+        self.channels.known = {}
+        self.relays.forget()
+        self._older_copy.forget()
+        self._targets.clear()
+        self.is_anew = self._was_away = False
+        self._first_file = ""
+        self._begin_journal(server, {"data_lineage": data_lineage})
 
     def _begin_journal(self, server: ServerNow, more: dict[str, Any] | None = None) -> None:
         state = self._journal.state
@@ -169,6 +181,7 @@ class ServerHistory:
         self._journal.advance_unproven(self._clock_us())
         self._journal.server_record(RecordType.START, {**body, **(more or {})})
         state.started(body, server.boot_s)
+        state.clone = server.clone
         state.begun_in = next(reversed(server.logs), "")
         for channel in server.channels:
             name = str(channel["channel"]).lower()
@@ -202,7 +215,9 @@ class ServerHistory:
             # What a replica has lost comes again: an earlier copy is as good as one made anew.
             may_be_older = server.is_boot_unreported and not server.channels
             older = self._older_copy.next_file(server.logs) if may_be_older else None
-            if older is None:
+            if older is None and server.is_boot_unreported and self._may_be_cloned(server):
+                self._begin_anew(server, "restored", "a clone may have replaced its data")
+            elif older is None:
                 self._record_reset(server)
             else:
                 self.start = older
@@ -218,6 +233,10 @@ class ServerHistory:
             self._is_after_gap = True
             if server.is_boot_unreported and start.happened is Happened.PURGED:
                 self._record_boot(server, {})
+
+    def _may_be_cloned(self, server: ServerNow) -> bool:
+        """Whether it is not known if the data came with a clone since the last boot recorded."""
+        return server.clone is None or (server.clone != "" and self._journal.state.clone is None)
 
     def _record_reset(self, server: ServerNow) -> None:
         """RESET: the binary log began anew."""
@@ -285,6 +304,7 @@ class ServerHistory:
         first_s = int(server.boot_s) if opened_s is None else opened_s
         self._record_start(body, server.boot_s, first_s, is_watched=is_watched)
         server.is_boot_unreported = False
+        self._journal.state.clone = server.clone
         if server.recovers_relay_log and is_watched:
             for channel in self.channels.known:
                 self._journal.server_record(

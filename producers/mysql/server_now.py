@@ -29,6 +29,7 @@ class ServerNow:
             counted before that.
         relay_files: In which relay log file each channel's applier is.
         is_boot_unreported: Whether its present boot is not in the journal yet.
+        clone: Which clone its data came with last; empty: with none; None: that cannot be seen.
     """
 
     start_body: dict[str, Any]
@@ -40,6 +41,7 @@ class ServerNow:
     channel_changes: int | None = None
     relay_files: dict[str, str] = field(default_factory=dict)
     is_boot_unreported: bool = False
+    clone: str | None = None
 
     @property
     def has_binlog(self) -> bool:
@@ -57,6 +59,7 @@ def learn_server(
     """
     start_body = collector.start_body()
     table = collector.gtid_table()
+    clone = collector.clone()
     changes = collector.channel_changes()
     channels = collector.channels()
     connection = connect_for_stream(settings)
@@ -89,5 +92,6 @@ def learn_server(
             for row in status
             if row.get("Relay_Log_File")
         },
+        clone=clone,
     )
     return server, connection

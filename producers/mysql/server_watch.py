@@ -45,6 +45,9 @@ class Collects(Protocol):
     def gtid_table(self) -> str | None:
         """``mysql.gtid_executed`` as a set text."""
 
+    def clone(self) -> str | None:
+        """Which clone the server's data came with last."""
+
     def collect(self, collection_id: str, requested_at: int) -> dict[str, Any]:
         """Body of a ``log_status`` record."""
 

@@ -48,6 +48,8 @@ class TailState:
             whether the event before it leads to the next file.
         unread_relays: Of each channel whose relay log could not be read, why; until it is read.
         channels: What the last row showed of each channel.
+        clone: Which clone the server's data had come with when its boot was recorded; empty: with
+            none; None: not known.
         saved_at_ms: When it was saved, milliseconds since 1970.
     """
 
@@ -67,6 +69,7 @@ class TailState:
     relays: dict[str, tuple[str, int, int, bool]] = field(default_factory=dict)
     unread_relays: dict[str, str] = field(default_factory=dict)
     channels: dict[str, dict[str, Any]] = field(default_factory=dict)
+    clone: str | None = None
     saved_at_ms: int = 0
 
     def logged(self, file: str, end: int, event_type: int) -> None:
@@ -127,6 +130,8 @@ class TailState:
         if record_type == RecordType.START:
             body = block.body(index)
             self.started(body, None)
+            if body.get("data_lineage"):
+                self.clone = None
         elif record_type == RecordType.VARIABLES:
             self.changed(block.body(index).get("variables", {}))
         elif record_type == RecordType.BINLOG_RESET:

@@ -690,6 +690,24 @@ def test_every_form_of_a_group_is_legal(form: str, count: int):
     assert ([], ["CONSISTENT"] * 2) == (result.broken, result.verdicts)
 
 
+@pytest.mark.parametrize(("retrieved", "is_broken"), [("", False), ("1-3", False), ("1-2", True)])
+def test_a_start_after_a_clone_gives_up_what_the_head_of_its_relay_log_names(
+    retrieved: str, is_broken: bool
+):
+    """Files of before the clone were still listed when the head was written; a part is wrong."""
+    journal, relay, more = replica()
+    journal.records = [record for record in journal.records if record["kind"] != "relay"]
+    relay.open(relay.number + 1)
+    given_up, relay.gtids = relay.gtids, read_gtids(f"{UUID_C}:{retrieved}" if retrieved else "")
+    for group in more[:2]:
+        journal.row(replica_status=journal.replica_status())
+        relay.connect()
+        apply(journal, relay, group)
+    relay.open(relay.number + 1, previous=f"{given_up},{relay.gtids}")
+    journal.row(replica_status=journal.replica_status())
+    assert ["retrieved_matches_relay"] * is_broken == sorted(set(audit(journal).broken))
+
+
 @pytest.mark.parametrize("seen", ["all", "not what was read", "not the files before"])
 @pytest.mark.parametrize("action", ["relay_log_recovery", "reconnect"])
 def test_an_applier_may_be_ahead_of_a_receiver_that_connects_by_gtid_set(action: str, seen: str):

@@ -1978,12 +1978,28 @@ class TestClones:
         donor.time()
         assert ("clone_resume_exact" in names(audit(donor, recipient))) is is_broken
 
-    def test_a_status_of_a_clone_that_nobody_told_of_is_undecided(self):
-        """And clone_status without a record."""
+    @pytest.mark.parametrize(
+        ("values", "undecided"),
+        [
+            ({}, 2),
+            ({"DESTINATION": "LOCAL INSTANCE"}, 2),
+            ({"DESTINATION": "/backup/copy/"}, 0),
+            ({"DESTINATION": "/backup/copy/", "STATE": "Failed", "ERROR_NO": 1317}, 0),
+        ],
+    )
+    def test_a_clone_that_nobody_told_of_leaves_two_checks_undecided(self, values, undecided):
+        """The history is not for that: it may have ended long ago; a copy elsewhere is none."""
+        donor, recipient = fleet_of_two(groups=3)
         status = {"STATE": "Completed", "BINLOG_FILE": "s-bin.000001", "BINLOG_POSITION": 4}
-        reported = self.undecided(status, status, clone=False)
-        assert len(reported) == 1
-        assert "does not have the clone" in reported[0]
+        for _ in range(2):
+            said = recipient.says(donor)
+            recipient.status(f"{A}:1-3", said, clone_status=status | values)
+            recipient.time()
+        donor.status(f"{A}:1-3")
+        output = audit(donor, recipient)
+        assert [] == [observation_text(one) for one in output.observations]
+        checks = [one.check for one in output.checks if one.check.rule.startswith("clone_")]
+        assert ["clone_unseen"] * undecided == [one.reason for one in checks]
 
     def test_a_status_without_coordinates_is_undecided(self):
         """It completed, and the row says not where."""

@@ -30,6 +30,7 @@ from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_history import ServerHistory
+from tallystick.producers.mysql.server_now import ServerNow
 from tallystick.producers.mysql.server_watch import ChannelsRead, Collected, LogEnd, ServerWatch
 from tallystick.producers.mysql.tail_journal import TailJournal
 from tallystick.producers.mysql.tail_options import CLOCK, TailOptions, steady_clock_us
@@ -172,6 +173,51 @@ def test_the_answer_to_a_request_that_has_waited_shows_no_clock(has_waited: bool
     [answer] = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
     assert answer.get("requested_at") == (None if has_waited else 7)
     assert "received_at" in answer
+
+
+@pytest.mark.parametrize(
+    ("known", "now", "lineage"),
+    [
+        ("", "1700000000.250", "cloned"),
+        ("1600000000.250", "1700000000.250", "cloned"),
+        # Only what is known of both boots tells a RESET from a clone.
+        ("1600000000.250", "1600000000.250", None),
+        ("", "", None),
+        ("1600000000.250", "", None),
+        (None, "", None),
+        ("1600000000.250", None, "restored"),
+        (None, "1700000000.250", "restored"),
+    ],
+)
+def test_a_boot_with_the_data_of_a_clone_begins_the_history_anew(
+    known: str | None, now: str | None, lineage: str | None
+) -> None:
+    """The server_uuid is kept; logs, sets and channels are not those that were followed."""
+    sink = MemorySink()
+    state = TailState(epoch=1, server_uuid="u", boot_s=1.0, file="binlog.000007", position=900)
+    state.clone = known
+    journal = TailJournal("a", sink, state, state_file=None, clock=time.monotonic)
+    relays = RelayLogs(None, journal, print, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    channel = {"channel": "", "action": "change_source", "auto_position": True}
+    server = ServerNow(
+        {"server_uuid": "u", "variables": {}},
+        None,
+        boot_s=1_700_000_100.0,
+        recovers_relay_log=False,
+        logs={"binlog.000001": 157, "binlog.000002": 157},
+        channels=[channel],
+        clone=now,
+    )
+    history.begin(server)
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
+    kinds = ["binlog_reset", "start"] if lineage is None else ["start", "channel"]
+    assert ["gap", *kinds] == [one["kind"] for one in records if one["kind"] != "observer"]
+    assert [one.get("data_lineage") for one in records if one["kind"] == "start"] == [lineage]
+    assert state.clone == now
 
 
 @pytest.mark.parametrize("is_anew", [True, False])
@@ -373,6 +419,7 @@ def test_a_place_is_read_as_it_was_saved(tmp_path: Path) -> None:
         opened_s={"binlog.000001": 1_700_000_000},
         relays={"c": ("relay-c", 3, 400, True)},
         channels={"c": {"Source_UUID": "v"}},
+        clone="1700000000.250",
     )
     path = tmp_path / "a.json"
     state.save(path)
