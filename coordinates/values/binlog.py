@@ -14,6 +14,8 @@ from functools import lru_cache, total_ordering
 from tallystick.coordinates.values.errors import CoordinateError
 
 MAGIC = b"\xfebin"
+ENCRYPTED_MAGIC = b"\xfdbin"
+"""In its place where `binlog_encryption` was on when the file was opened."""
 MAGIC_LENGTH = 4
 """The first event of a file starts here."""
 ENCRYPTION_HEADER_LENGTH = 512

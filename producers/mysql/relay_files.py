@@ -12,6 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tallystick.coordinates.values.binlog import (
+    ENCRYPTED_MAGIC,
     EVENT_HEADER_LENGTH,
     MAGIC,
     MAGIC_LENGTH,
@@ -377,6 +378,9 @@ def _read_head(file: LogFile, name: str) -> FormatDescription | None:
     head = file.read(0, MAGIC_LENGTH + _HEAD_BYTES)
     if len(head) < MAGIC_LENGTH + EVENT_HEADER_LENGTH:
         return None
+    if head[:MAGIC_LENGTH] == ENCRYPTED_MAGIC:
+        # Of every file the same words: it is one problem, told once.
+        raise EventError("its files are encrypted (binlog_encryption): the server alone reads them")
     if head[:MAGIC_LENGTH] != MAGIC:
         raise EventError(f"{name}: expected a log file, found {head[:4]!r}")
     event = head[MAGIC_LENGTH : MAGIC_LENGTH + read_header(head[MAGIC_LENGTH:]).length]

@@ -217,6 +217,28 @@ def test_a_reader_that_is_away_for_a_moment_costs_nothing(tmp_path: Path) -> Non
     replica.relays.close()
 
 
+def test_encrypted_relay_logs_are_one_problem_whatever_their_files_are_called(
+    tmp_path: Path,
+) -> None:
+    """With binlog_encryption=ON; switched off again, the next file is read."""
+    replica = Followed(tmp_path)
+    replica.write(1, XID)
+    assert replica.row(1, len(HEAD + XID))
+    for number in (2, 3):
+        (tmp_path / f"relay.{number:06}").write_bytes(b"\xfdbin" + bytes(700))
+        replica.now += GRACE_US
+        assert replica.row(number, 197)
+    replica.write(4, XID)
+    assert replica.row(4, len(HEAD + XID))
+    why = "its files are encrypted (binlog_encryption): the server alone reads them"
+    assert [f"1 {FD}", "1 XID", *2 * [f"gap: {why}"]] == replica.records()[:4]
+    assert [f"4 {FD}", "4 XID"] == replica.records()[-2:]
+    assert ["cannot be read: " + why, "is read again"] == [
+        notice.removeprefix("relay log of channel '' ") for notice in replica.notices
+    ]
+    replica.relays.close()
+
+
 def test_a_reader_that_stays_away_is_a_gap_before_each_row(tmp_path: Path) -> None:
     """With its name; then reading begins with the head of the file that a row names."""
     replica = Followed(tmp_path)
