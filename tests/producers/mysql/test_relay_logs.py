@@ -278,6 +278,30 @@ def row_of(number: int, position: int) -> dict[str, Any]:
     return {"collection_id": "c1", "row": {"REPLICATION": {"channels": [channel]}}}
 
 
+@pytest.mark.parametrize("left", [(), (1,)])
+def test_rows_that_name_a_relay_log_which_group_replication_has_removed_are_answered(
+    tmp_path: Path, left: tuple[int, ...]
+) -> None:
+    """While it joins; no answer describes its channels, and nothing else of the server waits."""
+    replica = Followed(tmp_path)
+    body = row_of(3, 158)
+    [channel] = body["row"]["REPLICATION"]["channels"]
+    channel["channel_name"] = "group_replication_recovery"
+    for number in left:
+        replica.write(number)
+    for _ in range(2):
+        assert replica.relays.read_row(body)
+        assert set() == replica.relays.anew
+    for number in (1, 2):
+        replica.write(number, XID)
+    channel |= {"relay_log_file": "relay.000002", "relay_log_position": len(HEAD + XID)}
+    assert replica.relays.read_row(body)
+    gone = "gap: log_status names a file that is not there"
+    assert [gone, gone] == replica.records()[:2]
+    assert [f"2 {FD}", "2 XID"] == replica.records()[-2:]
+    replica.relays.close()
+
+
 @pytest.mark.parametrize("is_back", [True, False])
 def test_a_row_waits_for_a_reader_that_is_away(tmp_path: Path, *, is_back: bool) -> None:
     """It is taken again when the reader is back, and judged without relay logs when it is not."""
