@@ -16,6 +16,7 @@ from tallystick.coordinates.audit.comparison import (
 )
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.topology import source_key
+from tallystick.coordinates.events.log_status import GROUP_REPLICATION
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
@@ -31,8 +32,6 @@ CONNECTS = frozenset({"reconnect", "start_receiver"})
 BEGINS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
 FORGETS_COORDINATES = frozenset({"change_source", "reset", "reset_all"})
 NAMED_MAX = 64
-GROUP_REPLICATION = "group_replication_"
-"""Channels of this prefix follow the group, not a source."""
 
 FirstQueued = tuple[str, int, int, str]
 

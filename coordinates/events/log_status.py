@@ -23,11 +23,13 @@ from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseEr
 from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 INTEGER_END = 2**63
 LENGTH_UNKNOWN = -1
 COLUMNS = ("server_uuid", "local", "replication", "storage_engines")
+GROUP_REPLICATION = "group_replication_"
+"""Channels of this prefix are the plugin's: they follow the group, not a source."""
 _COLUMN_ALIASES = {"master": "local", "channels": "replication"}
 
 
@@ -338,12 +340,10 @@ class _Reader:
             self._read_replica_status(row)
         for row in self._rows(body, "replication_applier_status_by_worker", one_each=False):
             self._read_worker_status(row)
-        for row in self._rows(body, "slave_master_info"):
-            channel = self._channel(str(row.get("channel_name", "")).lower())
+        for channel, row in self._stored_rows(body, "slave_master_info"):
             channel.is_gtid_only = _is_true(row.get("gtid_only"))
             channel.stored_read = self._stored(row, "source_log_name", "source_log_pos")
-        for row in self._rows(body, "slave_relay_log_info"):
-            channel = self._channel(str(row.get("channel_name", "")).lower())
+        for channel, row in self._stored_rows(body, "slave_relay_log_info"):
             channel.stored_applied = self._stored(row, "relay_log_name", "relay_log_pos")
             channel.stored_executed = self._stored(row, "source_log_name", "source_log_pos")
         for name in self._doubled:
@@ -372,6 +372,19 @@ class _Reader:
         if one_each:
             self._find_doubled([row.get("channel_name", "") for row in renamed], key)
         return renamed
+
+    def _stored_rows(
+        self, body: Mapping[str, Any], table: str
+    ) -> Iterator[tuple[ChannelState, dict[str, Any]]]:
+        """The rows of a repository, each with its channel.
+
+        The group's plugin stores its channels before it opens them: a member that never had to
+        catch up has group_replication_recovery in the tables and nowhere else.
+        """
+        for row in self._rows(body, table):
+            name = str(row.get("channel_name", "")).lower()
+            if name in self.state.channels or not name.startswith(GROUP_REPLICATION):
+                yield self._channel(name), row
 
     def _read_replica_status(self, row: Mapping[str, Any]) -> None:
         name = str(row.get("channel_name") or "").lower()

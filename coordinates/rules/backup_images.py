@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.baselines import ChannelBaselines
+from tallystick.coordinates.events.log_status import GROUP_REPLICATION
 from tallystick.coordinates.logs.event_window import MARK, Mark
 from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.families import Family, Lack
@@ -170,8 +171,6 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
 )
 
 FIRST_POSITION = 4
-_OF_A_GROUP = "group_replication_"
-"""Channels of Group Replication, which begin anew where a member joins; none is administered."""
 _BOUNDARIES = (Mark.GROUP, Mark.HEADER, Mark.FILE)
 
 
@@ -272,7 +271,8 @@ class BackupImages:
             stored.append(str(status["channel"]).lower())
             self._judge_channel(backup_id, status, executed)
         for name in self._baselines.channels:
-            if name in stored or name.startswith(_OF_A_GROUP):
+            # Those of a group begin anew where a member joins; none is administered.
+            if name in stored or name.startswith(GROUP_REPLICATION):
                 continue
             relay = self._relays.get(name)
             answer: Answer = Undecided(NO_REPLICATION_STATE)

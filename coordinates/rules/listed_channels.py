@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from tallystick.coordinates.events.log_status import GROUP_REPLICATION
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.columns import NOT_READ
 from tallystick.coordinates.rules.families import Family, Lack
@@ -16,7 +17,6 @@ from tallystick.coordinates.rules.outcomes import (
     Undecided,
 )
 from tallystick.coordinates.rules.registry import Case, reason, rule
-from tallystick.coordinates.rules.replication_threads import GROUP_REPLICATION
 from tallystick.coordinates.rules.statements import LOG_STATUS, REPLICA_STATUS
 
 LEFT_OUT = reason(

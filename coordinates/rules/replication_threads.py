@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tallystick.coordinates.events.log_status import ThreadState
+from tallystick.coordinates.events.log_status import GROUP_REPLICATION, ThreadState
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.columns import NOT_READ
 from tallystick.coordinates.rules.families import Family, Lack
@@ -60,8 +60,6 @@ INTERRUPTIONS = frozenset({1053, 1205, 1213, 1317, 1756})
 """ER_SERVER_SHUTDOWN, ER_LOCK_WAIT_TIMEOUT, ER_LOCK_DEADLOCK, ER_QUERY_INTERRUPTED and
 ER_MTA_INCONSISTENT_DATA, which a KILL of a coordinator leaves: START REPLICA may do away with them.
 """
-GROUP_REPLICATION = "group_replication_"
-"""Channels of this prefix receive from the group: no receiver thread of theirs has to run."""
 ERROR_MAX = 300
 
 
@@ -104,6 +102,7 @@ class ThreadEvidence:
         """The threads that are stopped without an error: a command did, or nobody started them."""
         threads = {"receiver": self.receiver, "applier": self.applier}
         if self.channel.startswith(GROUP_REPLICATION):
+            # They receive from the group: no receiver thread of theirs has to run.
             del threads["receiver"]
         return [
             name

@@ -250,6 +250,31 @@ def test_one_malformed_part_leaves_the_others_readable():
     assert LogCoordinates("r", 2, 4) == state.channels[""].relay
 
 
+@pytest.mark.parametrize(
+    ("name", "listed", "expected"),
+    [
+        ("group_replication_recovery", [], []),
+        ("group_replication_recovery", ["group_replication_recovery"], [True]),
+        ("c", [], [False]),
+    ],
+)
+def test_a_channel_that_the_group_has_only_stored_is_none(
+    name: str, listed: list[str], expected: list[bool]
+):
+    """The plugin stores it before it opens it; a replica's own is there, whatever is listed."""
+    channels = [
+        {"channel_name": each, "relay_log_file": "relay.000001", "relay_log_position": 154}
+        for each in listed
+    ]
+    stored = {
+        table: [{"Channel_name": name, "Master_log_name": "", "Master_log_pos": 4}]
+        for table in ("slave_master_info", "slave_relay_log_info")
+    }
+    row = changed("REPLICATION/channels", channels)
+    state = read(row, replica_status=[], **stored)
+    assert expected == [channel.is_listed for channel in state.channels.values()]
+
+
 def test_a_doubled_channel_is_given_to_nobody():
     """It is there, but whichever of its two rows is right, neither is believed."""
     row = changed("REPLICATION/channels/0/channel_name", "East")
