@@ -87,12 +87,16 @@ class FormatDescription(NamedTuple):
         created: The same when a server's start or a RESET opened the file, else 0.
         server_version: As ``@@version`` of the server that wrote it.
         checksum_length: How many bytes of a checksum end each event of the file.
+        server_id: Of that server.
+        is_of_file: Whether it is the file's own: an artificial one was sent, or kept from before.
     """
 
     timestamp: int
     created: int
     server_version: str
     checksum_length: int
+    server_id: int
+    is_of_file: bool
 
 
 class Header(NamedTuple):
@@ -138,6 +142,8 @@ def read_format_description(event: bytes) -> FormatDescription:
         created,
         version.decode("ascii", "replace"),
         CHECKSUM_LENGTH if algorithm == _CRC32 else 0,
+        header.server_id,
+        not header.flags & FLAG_ARTIFICIAL,
     )
 
 

@@ -105,6 +105,8 @@ class RelayFiles:
         self._is_closed = False
         """Whether the file ended with the server: its next start has opened another one."""
         self._checksum_length: int | None = None
+        self._server_id = 0
+        """Of the server that writes the file."""
         self._left = 0
 
     def numbers(self) -> list[int]:
@@ -278,6 +280,7 @@ class RelayFiles:
             # A later FORMAT_DESCRIPTION in it may have changed what goes on after it.
             self._checksum_length = format_description.checksum_length
         self._identity = identity
+        self._server_id = format_description.server_id
         if self._has_jumped:
             self._has_jumped = False
             self.arrivals[self.cursor.number] = format_description.timestamp
@@ -321,8 +324,12 @@ class RelayFiles:
                 event = chunk[at : at + length]
                 self._is_closed = event[TYPE_OFFSET] == EventType.STOP
                 if event[TYPE_OFFSET] == EventType.FORMAT_DESCRIPTION:
-                    # The source's is in the relay log, too, and its events follow it.
-                    self._checksum_length = read_format_description(event).checksum_length
+                    # The source's is in the relay log, too, and its events follow it. Before a
+                    # channel was ever connected there is one of the server's own, of no source:
+                    # it says "no checksum", and the file goes on with them.
+                    description = read_format_description(event)
+                    if description.is_of_file or description.server_id != self._server_id:
+                        self._checksum_length = description.checksum_length
                 self._take(chunk, [at], [length], found)
             at += length
         self._take(chunk, offsets, lengths, found)

@@ -182,7 +182,7 @@ def test_a_format_description_tells_who_opened_the_file() -> None:
     """Creation time, version and checksum algorithm are read."""
     body = struct.pack("<H50sI", 4, b"8.0.31", 1_700_000_001) + bytes([19]) + bytes(40) + b"\x01"
     reported = read_format_description(event(EventType.FORMAT_DESCRIPTION, body))
-    assert reported == (1_700_000_000, 1_700_000_001, "8.0.31", 4)
+    assert reported == (1_700_000_000, 1_700_000_001, "8.0.31", 4, 7, True)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from tallystick.producers.mysql.binlog_dump import (
     BinlogDump,
     dump_command,
 )
+from tallystick.producers.mysql.binlog_events import LogEvent
 from tallystick.producers.mysql.channel_watch import ChannelWatch
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.event_runs import EventRun
@@ -690,6 +691,28 @@ def test_relay_files_are_followed_event_by_event(tmp_path: Path) -> None:
         EventType.XID,
     ]
     assert files.cursor[:2] == (2, len(HEAD + xid))
+    files.close()
+
+
+@pytest.mark.parametrize(("server_id", "has_checksum"), [(7, True), (8, False)])
+def test_a_description_of_no_source_does_not_change_the_checksums_of_a_relay_log(
+    tmp_path: Path, server_id: int, has_checksum: bool
+) -> None:
+    """A channel of Group Replication begins with the server's own; a source's is followed."""
+    sent = bytearray(HEAD[4:])
+    sent[5:9] = struct.pack("<I", server_id)
+    sent[13:19] = struct.pack("<IH", 0, 0x20)  # log_pos and flags: artificial
+    sent[-5] = 0
+    closing = bytearray(rotate("relay.000002"))
+    if not has_checksum:
+        closing = closing[:-4]
+        closing[9:13] = struct.pack("<I", len(closing))
+    (tmp_path / "relay.000001").write_bytes(HEAD + sent + closing)
+    files = relay(tmp_path)
+    *_, last = files.read()
+    assert isinstance(last, LogEvent)
+    assert ("relay.000002", has_checksum) == (last.fields["text"], "checksum" in last.fields)
+    assert files.cursor.goes_on
     files.close()
 
 
