@@ -255,18 +255,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     runs = source.runs_until(state, (parse_log_file_name(file)[1], position))
     if _are_in(runs.without_last(), source.sids, executed):
         return HOLDS
-    sid, gno = runs.groups()
-    is_done = np.ones(len(sid), dtype=np.bool_)
-    for index in _numbers(sid):
-        which = sid == index
-        is_done[which] = executed.contains_gnos(source.sids[index], gno[which])
-    received = row.retrieved if row.retrieved is not None else GtidSet.EMPTY
-    done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done[:-1])
-    omitted = GtidSet.EMPTY
-    if len(done) and not (row.auto_position and row.is_relay_seen):
-        inside = at[(at > done[0]) & ((at < done[-1]) | (not row.auto_position))]
-        omitted = GtidSet.from_groups(source.sids, sid[inside], gno[inside]) - received
-    omitted = omitted | (GtidSet.from_groups(source.sids, sid[at], gno[at]) & received)
+    omitted = _omitted(row, executed, runs, source.sids)
     own = against.fleet.uuid_of(row.instance_id, row.at.ts)
     if omitted and own is not None:
         # In a ring they come back, maybe before they are executed.
@@ -293,6 +282,22 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
             position=position,
         ),
     )
+
+
+def _omitted(row: ChannelRow, executed: GtidSet, runs: GtidRuns, sids: list[str]) -> GtidSet:
+    """What of the runs before its position a replica has received, or left out, and lacks."""
+    sid, gno = runs.groups()
+    is_done = np.ones(len(sid), dtype=np.bool_)
+    for index in _numbers(sid):
+        which = sid == index
+        is_done[which] = executed.contains_gnos(sids[index], gno[which])
+    received = row.retrieved if row.retrieved is not None else GtidSet.EMPTY
+    done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done[:-1])
+    omitted = GtidSet.EMPTY
+    if len(done) and not (row.auto_position and row.is_relay_seen):
+        inside = at[(at > done[0]) & ((at < done[-1]) | (not row.auto_position))]
+        omitted = GtidSet.from_groups(sids, sid[inside], gno[inside]) - received
+    return omitted | (GtidSet.from_groups(sids, sid[at], gno[at]) & received)
 
 
 def _are_in(runs: GtidRuns, sids: list[str], gtids: GtidSet) -> bool:
