@@ -342,14 +342,14 @@ def _assigned_of_sources(row: ReplicaExecuted, against: Against) -> GtidSet:
 def _of_former_sources(gtids: GtidSet, row: ReplicaExecuted, against: Against) -> GtidSet:
     """What a channel that was gone before the replica's journal began may have brought.
 
-    Neither its own GTIDs nor those of its sources: they would have come from themselves.
+    Neither its own GTIDs nor those of its sources and theirs: they would have come from themselves.
     """
-    found = gtids & row.before
-    for server_uuid in (
-        *((row.server_uuid,) if row.server_uuid is not None else ()),
-        *chain.from_iterable(source.uuids_until(row.at.ts) for source in against.sources),
-    ):
-        found = found.without_uuid(server_uuid)
+    ts, found = row.at.ts, gtids & row.before
+    if row.server_uuid is not None:
+        found = found.without_uuid(row.server_uuid)
+    for origin in (*against.sources, *against.fleet.upstreams(against.sources, ts)):
+        for server_uuid in origin.uuids_until(ts):
+            found = found.without_uuid(server_uuid)
     return found
 
 

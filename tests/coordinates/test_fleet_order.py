@@ -291,7 +291,7 @@ def test_another_state_is_refused() -> None:
 def test_what_is_disabled_is_no_state(before: tuple[str, ...], after: tuple[str, ...]) -> None:
     """A job that is started again with another setting judges by it."""
     source, replica = fleet_of_two(groups=1)
-    replica.status(f"{C}:1", replica.says(source, f"{A}:1"))
+    replica.status(f"{B}:1", replica.says(source, f"{A}:1"))
     fleet = FleetAudit(frozenset(before))
     fleet = FleetAudit.from_bytes(fleet.to_bytes(), frozenset(after))
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
