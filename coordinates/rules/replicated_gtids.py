@@ -232,7 +232,7 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
         "a source of the replica is not observed, its journal is not known without a gap up to"
         " the replica's row, or it logs anonymous groups, to which a channel with"
         " ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS gives GTIDs of the replica's own; or the GTIDs"
-        " are of neither the replica nor its sources, and were executed before the replica's"
+        " are of a server of which its sources have none, and were executed before the replica's"
         " journal began: a channel that was gone by then may have brought them"
     ),
     sources=(
@@ -343,12 +343,19 @@ def _of_former_sources(gtids: GtidSet, row: ReplicaExecuted, against: Against) -
     """What a channel that was gone before the replica's journal began may have brought.
 
     Neither its own GTIDs nor those of its sources and theirs: they would have come from themselves.
+    Nor those of a server of which its sources have others: that was their source too, as before a
+    failover in which they had not yet received all.
     """
     ts, found = row.at.ts, gtids & row.before
-    if row.server_uuid is not None:
-        found = found.without_uuid(row.server_uuid)
+    uuids = [row.server_uuid]
     for origin in (*against.sources, *against.fleet.upstreams(against.sources, ts)):
-        for server_uuid in origin.uuids_until(ts):
+        uuids += origin.uuids_until(ts)
+    for source in against.sources:
+        state = source.states.knowing(ts)
+        if state is not None:
+            uuids += _uuids(state.logged | state.beyond)
+    for server_uuid in uuids:
+        if server_uuid is not None:
             found = found.without_uuid(server_uuid)
     return found
 

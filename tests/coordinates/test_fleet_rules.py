@@ -297,6 +297,13 @@ class TestNoErrantGtids:
         findings = audit(other, source, replica).findings
         assert [one.witness for one in findings] == [*([] if may_be else [gtid]), f"{C}:7"]
 
+    def test_a_source_that_was_promoted_before_it_had_all_of_the_former_one(self):
+        """That one is gone before the journals begin; the other replica has more of it."""
+        source, replica = fleet_of_two()
+        replica.status(f"{A}:1-3,{C}:1-7", replica.says(source))
+        source.status(f"{A}:1-3,{C}:1-5")
+        assert [f"{C}:6-7"] == [one.witness for one in audit(source, replica).findings]
+
     def test_what_was_retrieved_of_the_sources_own_is_not_judged_twice(self):
         """A replica that has more of its source than that holds is reported once, by rule 66."""
         source, replica = fleet_of_two()
