@@ -23,26 +23,22 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import uuid
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer
 
+from benchmarks.auditor import SETTINGS
 from benchmarks.json_records import add_record
 from benchmarks.json_topic import produce_lines
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.block_codec import decode_block
 from tallystick.coordinates.events.journal import BlockBuilder
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.coordinates.results import Outcome
 from tallystick.deploy.broker import LocalBroker
-from tallystick.deploy.class_archives import SPARK, with_archive
-from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.load.history import LoadPlan
 from tallystick.producers.load.run import LoadOptions, load_blocks, run_load
@@ -148,10 +144,10 @@ BARE = {"a": bare_json, "a0": bare_json_loads, "b": bare_blocks}
 # Each measured thing in a process of its own
 
 
-def child(*arguments: str) -> subprocess.Popen[str]:
-    """This program again, to do one thing."""
+def child(module: str, *arguments: str) -> subprocess.Popen[str]:
+    """A process of its own, to do one thing."""
     return subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.pipeline", *arguments], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", module, *arguments], stdout=subprocess.PIPE, text=True
     )
 
 
@@ -164,122 +160,13 @@ def run_bare(kind: str, servers: str, topic: str) -> None:
     print(json.dumps({**result, "cpu_us": cpu / events * 1e6}))
 
 
-SETTINGS = "settings.json"
-"""In the auditor's directory: more of the job's settings."""
-
-
 def start_auditor(
     servers: str, directory: Path, settings: dict[str, Any], executors: int, *more: str
 ) -> subprocess.Popen[str]:
     """The job in a process of its own: its topics, and more settings of it."""
     directory.mkdir()
     (directory / SETTINGS).write_text(json.dumps(settings), "utf-8")
-    return child("--auditor", servers, str(directory), "--executors", str(executors), *more)
-
-
-def run_auditor(servers: str, directory: str, available_now: bool, executors: int) -> None:
-    """The job; one line a micro-batch, then one with the memory at the end."""
-    from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
-    from tallystick.streaming.session import SessionSettings
-    from tallystick.streaming.table_upkeep import Retention
-
-    directory_path = Path(directory)
-    done = -1.0
-    peak: dict[str, int] = {}
-
-    def report(metrics: dict[str, float]) -> None:
-        nonlocal done
-        if metrics["micro_batches"] != done:
-            done = metrics["micro_batches"]
-            resident, seconds = used()
-            for name, megabytes in resident.items():
-                peak[name] = max(peak.get(name, 0), megabytes)
-            now = {"at": time.perf_counter(), "cpu_s": seconds, "resident_mb": resident}
-            line = now | metrics
-            print(json.dumps(line), flush=True)
-
-    stop = threading.Event()
-    with stopping_on_signals(stop):
-        metrics = run_job(
-            JobSettings(
-                bootstrap_servers=servers,
-                checkpoint=directory_path / "checkpoint",
-                output=directory_path / "out",
-                # With it, as `tallystick audit` has it, small files of the tables are put together.
-                retention=Retention(details_days=35, history_days=400),
-                available_now=available_now,
-                **json.loads((directory_path / SETTINGS).read_text("utf-8")),
-            ),
-            SessionSettings(
-                jars=spark_kafka_jars(),
-                log_file=directory_path / "spark.log",
-                java_options=with_archive(SPARK),
-                master=f"local-cluster[{executors},1,1024]" if executors else "local[2]",
-                shuffle_partitions=executors or 1,
-            ),
-            stop=stop,
-            report=report,
-        )
-    state = sum(
-        path.stat().st_size for path in (directory_path / "checkpoint").rglob("*") if path.is_file()
-    )
-    answers = answers_in(directory_path / "out")
-    last = {"metrics": metrics, "peak_mb": peak, "checkpoint_bytes": state, "answers": answers}
-    print(json.dumps(last), flush=True)
-
-
-def answers_in(output: Path) -> str:
-    """How many checks held and did not, and how often it could not be told, from the tables."""
-    from tallystick.streaming import table_reader
-
-    of_rows = (check for cut in table_reader.read_cuts(output) for check in cut.checks)
-    of_others = (one.check for one in table_reader.read_checks(output))
-    checks = [*of_rows, *of_others]
-    found = Counter(check.outcome.value for check in checks)
-    counts = ", ".join(f"{found[outcome.value]:,} {outcome.value}" for outcome in Outcome)
-    open_checks = (check for check in checks if check.outcome is Outcome.UNDECIDED)
-    why = Counter(f"{check.rule} {check.reason}" for check in open_checks)
-    seen = table_reader.observations_of(table_reader.read_observations(output))
-    why.update(one.reason or one.code.value for one in seen if one.is_undecided)
-    reasons = ", ".join(f"{count:,} {reason}" for reason, count in why.most_common())
-    return f"checks: {counts}{reasons and ': '}{reasons}"
-
-
-def used() -> tuple[dict[str, int], dict[str, float]]:
-    """Megabytes and processor seconds of this process, its JVM and its Python workers.
-
-    Returns:
-        Resident memory, of the largest worker; processor seconds, of the workers together.
-    """
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal():
-            try:
-                parents[int(entry.name)] = int(
-                    (entry / "stat").read_text().rpartition(")")[2].split()[1]
-                )
-            except OSError:
-                continue
-    found: dict[str, int] = {}
-    seconds: dict[str, float] = {}
-    for pid in parents:
-        ancestor = pid
-        while ancestor not in {os.getpid(), 0, 1}:
-            ancestor = parents.get(ancestor, 0)
-        if ancestor != os.getpid():
-            continue
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            status = Path(f"/proc/{pid}/status").read_text()
-            user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
-        except OSError:
-            continue
-        name = "driver" if pid == os.getpid() else "jvm" if b"java" in command else "worker"
-        resident = next((x for x in status.splitlines() if x.startswith("VmRSS")), "VmRSS: 0 kB")
-        found[name] = max(found.get(name, 0), int(resident.split()[1]) // 1024)
-        ticks = int(user) + int(system)
-        seconds[name] = seconds.get(name, 0.0) + ticks / os.sysconf("SC_CLK_TCK")
-    return found, seconds
+    return child("benchmarks.auditor", servers, str(directory), f"--executors={executors}", *more)
 
 
 def measure_auditor(
@@ -304,7 +191,7 @@ def measure_auditor(
 
 def measure_bare(kind: str, servers: str, topic: str) -> dict[str, Any]:
     """A bare consumer, in a process of its own."""
-    process = child("--bare", kind, servers, topic)
+    process = child("benchmarks.pipeline", "--bare", kind, servers, topic)
     output, _ = process.communicate()
     if process.returncode:
         raise SystemExit(f"bare consumer {kind!r} ended with {process.returncode}")
@@ -385,13 +272,9 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--executors", type=int, default=0, help="measured, too, if there are any")
     # What this program starts itself.
-    parser.add_argument("--auditor", nargs=2, help=argparse.SUPPRESS)
-    parser.add_argument("--available-now", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--bare", nargs=3, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
-    if arguments.auditor:
-        run_auditor(*arguments.auditor, arguments.available_now, arguments.executors)
-    elif arguments.bare:
+    if arguments.bare:
         run_bare(*arguments.bare)
     else:
         json_events = min(arguments.json_events, arguments.events)

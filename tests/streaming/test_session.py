@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -135,3 +136,25 @@ def test_workers_read_no_archive_for_each_task(spark):
     tasks = spark.sparkContext.parallelize([0, 1], 2)
     assert [[], []] == tasks.map(archives).collect()
     assert [[], []] == tasks.map(archives).collect()
+
+
+def test_the_driver_alone_has_arrow_without_an_allocator_of_its_own(tmp_path):
+    """As ``tallystick audit`` imports it, here to be refused; workers inherit no variable."""
+    program = (
+        "import os, sys\n"
+        "from tallystick.cli import run_command\n"
+        "from tallystick.streaming.errors import TableError\n"
+        "try:\n"
+        "    run_command(['audit', '--directory', sys.argv[1]])\n"
+        "except TableError:\n"
+        "    import pyarrow as pa\n"
+        "    left = [name for name in os.environ if 'ARROW' in name]\n"
+        "    print(pa.default_memory_pool().backend_name, left)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "a%20b")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "system []\n" == run.stdout
