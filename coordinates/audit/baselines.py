@@ -55,10 +55,13 @@ class ChannelBaselines:
     """Until the applier has passed these relay log coordinates, Exec_Source_Log_Pos may be of the
     source that the channel had before; None: it is not."""
     began_at: LogCoordinates | None = None
-    """The flushed relay log coordinates of the first row, None before it."""
+    """The flushed relay log coordinates of the first row, None before it; behind a change of the
+    source, of the first row after it."""
+    passed_with: LogCoordinates | None = None
+    """Exec_Source_Log_Pos when the applier was first seen at ``began_at`` or behind it."""
     may_execute_former: bool = True
-    """Whether Exec_Source_Log_Pos may be of a source that the channel had before the journal began:
-    the applier has not passed what was received before the first row."""
+    """Whether Exec_Source_Log_Pos may be of a source that the channel had before: nothing that was
+    received behind ``began_at`` is known to be executed."""
     executed_may_be_former: bool = False
     """The same of ``executed``."""
     source_uuid: str | None = None
@@ -194,7 +197,8 @@ class Baselines:
         transaction, or any group where the repository is a file, leave behind.
         """
         for channel in self.channels.values():
-            channel.executed = None
+            channel.executed = channel.passed_with = None
+            channel.may_execute_former = True
         on_disk = [self.numbers[n] for n in ("flushed", "LSN_checkpoint") if n in self.numbers]
         self.numbers.pop("LSN", None)
         self.fallen.pop("lsn.LSN", None)
@@ -216,7 +220,7 @@ class Baselines:
         channel = self.channel(name)
         channel.master_info = channel.left_out_of = None
         channel.lineage = lineage
-        channel.relay = channel.began_at = None
+        channel.relay = channel.began_at = channel.passed_with = None
         channel.executed = None
         channel.applied = None
         channel.received = None

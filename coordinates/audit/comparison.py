@@ -45,8 +45,8 @@ class ChannelRow:
     former: frozenset[str] = frozenset()
     """Which coordinates, "read" or "executed", may still be of the channel's previous source."""
     may_execute_former: bool = False
-    """Whether the executed ones may be of a source of before the journal: what is right is so of
-    either."""
+    """Whether the executed ones may be of an earlier source because nothing of the present one is
+    known to be executed: what is right is so of either."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,8 +70,9 @@ class FleetEventKind(str, Enum):
     (bool), ``filtered`` (bool), ``retrieved_gtid_set``, ``read_source_log_file``,
     ``read_source_log_pos``, ``exec_source_log_file``, ``exec_source_log_pos``,
     ``executes_former`` (bool: the last two may be of the source that the channel had before),
-    ``may_execute_former`` (bool: or of one that it may have had before the journal began)}; a
-    value that is missing, or that failed a check of tier 0 to 3, is None."""
+    ``may_execute_former`` (bool: or of one that it may have had, while nothing of the present
+    one is known to be executed)}; a value that is missing, or that failed a check of tier 0 to 3,
+    is None."""
     NO_STATUS = "no_status"
     """A collection that brought no row. body: ``collection_id``, ``reason``."""
     CLONE = "clone"

@@ -118,7 +118,7 @@ class ReplicaChannel:
         read: Source coordinates that the receiver had in the last row.
         former_read: Those of when another source was found, until they are of that one.
         executes_former: Whether what the applier executes may still be of the source before.
-        may_execute_former: The same, of a source that it may have had before the journal began.
+        may_execute_former: The same, where nothing of the present one is known to be executed.
     """
 
     name: str

@@ -86,6 +86,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.log_status import ChannelState
     from tallystick.coordinates.logs.relay_reader import RelayReader
     from tallystick.coordinates.rules.applied_groups import AppliedGroups
+    from tallystick.coordinates.values.binlog import LogCoordinates
 
 _POSITION, _EXECUTED = rules_on(PositionEvidence), rules_on(ExecutedEvidence)
 _LAG, _PURGED = rules_on(LagEvidence), rules_on(PurgedEvidence)
@@ -391,10 +392,11 @@ def _follow_relay(
         history.is_left, history.left_at = False, None
     if history.former_until is not None:
         history.executed = None
-        if not same_family(history.former_until, state.relay) or (
-            state.applied is not None and history.former_until <= state.applied
-        ):
+        if not same_family(history.former_until, state.relay):
             history.former_until = None
+        elif state.applied is not None and history.former_until <= state.applied:
+            history.began_at, history.passed_with = history.former_until, None
+            history.may_execute_former, history.former_until = True, None
     _follow_unseen(state, history)
 
 
@@ -410,11 +412,29 @@ def _follow_unseen(state: ChannelState, history: ChannelBaselines) -> None:
     if history.began_at is None and has_read:
         history.began_at = state.relay
     began_at = history.began_at
-    history.may_execute_former = not state.relay_is_empty and (
-        began_at is None
-        or state.applied is None
-        or (same_family(began_at, state.relay) and state.applied < began_at)
+    history.may_execute_former = not (
+        state.relay_is_empty
+        or (began_at is not None and not same_family(began_at, state.relay))
+        or _has_executed_after(state, began_at, history.passed_with)
     )
+    if began_at is not None and state.applied is not None and began_at <= state.applied:
+        history.passed_with = history.passed_with or state.executed
+
+
+def _has_executed_after(
+    state: ChannelState, began_at: LogCoordinates | None, passed_with: LogCoordinates | None
+) -> bool:
+    """Whether something behind relay log coordinates was executed.
+
+    A start opens the next file, and relay log recovery leaves out what is not executed: the applier
+    then passes by the number of the file what it has not executed, and Exec_Source_Log_Pos goes on
+    when something of the present source is.
+    """
+    if passed_with is not None:
+        return state.executed != passed_with
+    if began_at is None or state.applied is None or not same_family(began_at, state.applied):
+        return False
+    return began_at.file_number == state.applied.file_number and began_at < state.applied
 
 
 def _remember_channel(

@@ -112,8 +112,8 @@ class ChannelEvidence:
         previous: Of the last accepted row of the channel, ``relay`` and ``executed``.
         fallen: Later ones, reported as fallen.
         executes_former: Whether the applier may be in what the source before has sent.
-        may_execute_former: The same, of a source that the channel may have had before the journal
-            began: what is right is so of either.
+        may_execute_former: The same, where nothing of the present source is known to be executed:
+            what is right is so of either.
         previous_may_be_former: Whether ``executed`` of the last accepted row may be of that one.
     """
 
@@ -203,10 +203,11 @@ class ChannelEvidence:
     undecided_when=(
         "one of the two was not read, old groups are still being applied after the receiver was"
         " pointed to another source, whose base name may differ, or may be where that can have"
-        " happened before the journal began, the channel is gtid_only and"
-        " keeps no positions, or the relay log was not observed, or not all of it, and the channel"
-        " may ask by GTID set: a new connection begins further back than what is applied; or the"
-        " executed one is beyond 4 GiB, modulo which a relay log names positions"
+        " happened before the journal began, or nothing was executed since that, or since a crash,"
+        " the channel is gtid_only and keeps no positions, or the relay log was not observed, or"
+        " not all of it, and the channel may ask by GTID set: a new connection begins further back"
+        " than what is applied; or the executed one is beyond 4 GiB, modulo which a relay log names"
+        " positions"
     ),
     sources=("WL#2775, Master_info and Relay_log_info",),
     remedy=(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.explanation import explain
 from tests.support.journals import (
     FORMS,
@@ -740,7 +741,9 @@ def test_an_applier_may_be_ahead_of_a_receiver_that_connects_by_gtid_set(action:
 @pytest.mark.parametrize("comes_there", [True, False])
 def test_an_applier_goes_back_when_it_comes_to_a_connection(rows_before, comes_there):
     """It may be far behind the receiver, as with SOURCE_DELAY: a row shows that in between."""
-    journal, relay, _ = replica()
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
     lagging = journal.replica_status()
     journal.row(replica_status=lagging)
     relay.connect(position=4)
@@ -761,7 +764,7 @@ def test_an_applier_goes_back_with_a_receiver_that_connects_by_gtid_set(by_set: 
     journal = Journal().begin()
     change = {} if by_set is None else {"auto_position": by_set}
     journal.record("channel", channel="", action="change_source", source_uuid=UUID_C, **change)
-    for executed in (6377, 6359, 6400):
+    for executed in (6300, 6377, 6359, 6400):
         status = {
             "Channel_Name": "",
             "Source_UUID": UUID_C,
@@ -782,7 +785,7 @@ def test_an_applier_goes_back_with_a_receiver_that_connects_by_gtid_set(by_set: 
         if check.rule == "channel_positions_monotone"
     ]
     fell = ("broken", "fell") if by_set is False else ("undecided", "by_gtid_set")
-    assert [("holds", ""), fell, ("holds", "")] == checks
+    assert [*[("holds", "")] * 2, fell, ("holds", "")] == checks
 
 
 @pytest.mark.parametrize("is_told", [True, False])
@@ -821,6 +824,59 @@ def test_an_applier_is_behind_a_receiver_that_was_pointed_elsewhere(
     reasons = ["coordinates_of_former_source"] * 2
     assert reasons == [one.reason for one in checks if one.reason == reasons[0]]
     assert "" == checks[-1].reason
+
+
+@pytest.mark.parametrize("by_set", [True, False])
+@pytest.mark.parametrize("has_relay_log", [True, False])
+@pytest.mark.parametrize("way", ["recovery", "start", "journal begins", "all was executed"])
+def test_an_applier_passes_the_former_source_by_the_number_of_a_relay_file(
+    way: str, has_relay_log: bool, by_set: bool
+):
+    """A start opens the next one, and relay log recovery goes on there: nothing was executed.
+
+    Exec_Source_Log_Pos names the former source until something of the present one is executed.
+    """
+    journal, relay, more = replica()
+    if way != "journal begins":
+        journal.row(replica_status=journal.replica_status(Source_UUID=UUID_B))
+    executed, left = relay.source, relay.coordinates
+    assert executed is not None
+    if way != "all was executed":
+        relay.copy(more[0])
+    change = {"channel": "", "action": "change_source", "auto_position": by_set}
+    journal.record("channel", source_uuid=UUID_C, **change)
+    read = {"Source_UUID": UUID_C, "Source_Log_File": "binlog.000001", "Read_Source_Log_Pos": 157}
+    read["Auto_Position"] = int(by_set)
+    applied = {"Relay_Log_File": left[0], "Relay_Log_Pos": left[1]}
+    if way != "journal begins":
+        journal.row(replica_status=journal.replica_status(**read, **applied, **at(executed)))
+    if way != "all was executed":
+        journal.record("stop", clean=way == "start")
+        journal.start()
+    if way in ("recovery", "journal begins"):
+        journal.record("channel", channel="", action="relay_log_recovery")
+    if way != "all was executed":
+        relay.open(relay.number + 1)
+    for _ in range(2):
+        journal.row(replica_status=journal.replica_status(**read, **at(executed)))
+    relay.connect("binlog.000001")
+    status = journal.replica_status(**read, **at(("binlog.000001", 4)))
+    for _ in range(2):
+        journal.row(replica_status=status)
+    if not has_relay_log:
+        journal.records = [one for one in journal.records if one["kind"] != "relay"]
+    legal = audit(journal)
+    assert [] == legal.broken
+    said = [
+        channel["executes_former"] or channel["may_execute_former"]
+        for event in legal.fleet_events
+        if event.kind is FleetEventKind.STATUS
+        for channel in event.body["channels"]
+    ]
+    assert [True, True, False, False] == said[-4:]
+    journal.row(replica_status=[status[0] | at(("binlog.000001", 158))])
+    if not has_relay_log and not by_set:
+        assert ["exec_source_pos_within_read"] == audit(journal).broken
 
 
 @pytest.mark.parametrize("has_connected", [True, False])

@@ -48,7 +48,9 @@ def without_status() -> Journal:
 
 
 def without_relay_log() -> Journal:
-    journal, _, _ = replica()
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
     journal.row(replica_status=journal.replica_status(Read_Source_Log_Pos=4))
     journal.records = [r for r in journal.records if r["kind"] != "relay"]
     return journal

@@ -79,7 +79,9 @@ def applied_within_flushed(breaks: bool) -> Journal:
 
 @case()
 def exec_source_pos_within_read(breaks: bool) -> Journal:
-    journal, relay, _ = replica()
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
     end = relay.source[1] + breaks  # type: ignore[index]
     journal.row(replica_status=journal.replica_status(Exec_Source_Log_Pos=end))
     return journal
