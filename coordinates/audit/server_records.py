@@ -116,7 +116,7 @@ class ServerRecordReader(InstanceState):
         self.has_stopped = False
         self.lose_sessions()
         self.clones.interrupted()
-        self.clone_steps.interrupted()
+        self.clone_steps.started(body.get("data_lineage"))
         self.clones.started(body.get("data_lineage"))
         self.clone_tables.started(body.get("data_lineage"), ts)
         for relay in self.relays.values():

@@ -114,6 +114,8 @@ class CloneSteps:
     """Stages of the recipient since its begin, None: not known."""
     _replaces_data: bool = False
     _given_at: int = 0
+    _taken_at: int | None = None
+    """When the recipient's clone began, None: it is not known to go on."""
 
     def step(self, body: Mapping[str, Any], ts: int, *, logs: bool) -> None:
         """Take one ``clone`` record.
@@ -148,9 +150,11 @@ class CloneSteps:
     def _recipient_stepped(self, body: Mapping[str, Any], ts: int) -> None:
         step = str(body.get("step"))
         if step == "begin":
-            self._taken = []
+            self._taken, self._taken_at = [], ts
             self._replaces_data = body.get("destination") == OWN_DATA
             return
+        if step in ("end", "refused"):
+            self._taken_at = None
         taken = self._taken
         if taken is None:
             return
@@ -178,10 +182,15 @@ class CloneSteps:
         )
 
     def unended(self) -> Iterator[Unended]:
-        """The clone that the instance gives."""
+        """The clone that the instance gives, and the one that it takes."""
         if self._given is not None:
             yield Unended(CLONE_DONOR_STEPS_COMPLETE, "the clone as its donor", self._given_at)
+        if self._taken_at is not None:
+            what = "the clone as its recipient"
+            yield Unended(CLONE_RECIPIENT_STEPS_COMPLETE, what, self._taken_at)
 
-    def interrupted(self) -> None:
-        """A restart ends a donor's clone, and may be part of a recipient's."""
+    def started(self, data_lineage: str | None) -> None:
+        """A start ends a donor's clone; a recipient's goes on in the one over the cloned data."""
         self._given = None
+        if data_lineage != "cloned":
+            self._taken_at = None

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
+from tallystick.coordinates.rules.clone import STAGES
 from tests.support.journals import Journal, Record, audit
 
 
@@ -54,6 +55,12 @@ UNENDED = {
         {**_COLLECTION, "step": "error"},
         stops_commits=True,
     ),
+    "clone of a recipient": Unended(
+        "clone_recipient_steps_complete",
+        ({"kind": "clone", "role": "recipient", "step": "begin", "peer": "b"},),
+        {"kind": "clone", "role": "recipient", "step": "end", "peer": "b"},
+        stops_commits=False,
+    ),
     "clone": Unended(
         "clone_donor_steps_complete",
         ({"kind": "clone", "role": "donor", "step": "begin", "peer": "b"},),
@@ -93,3 +100,26 @@ def test_what_does_not_end_is_named(name: str, ends: str) -> None:
     assert result.broken == []
     at_end = [one.rules for one in result.observations if one.reason == "steps_not_ended"]
     assert at_end == ([(rule,)] if ends == "never" else [])
+
+
+@pytest.mark.parametrize("step", ["end", "crash", None])
+def test_a_clone_goes_on_in_the_start_over_the_cloned_data(step: str | None) -> None:
+    """CLONE INSTANCE restarts its server; only what comes then ends the clone."""
+    journal = Journal().begin().groups(2)
+    of_clone = {"kind": "clone", "role": "recipient", "peer": "b"}
+    journal.record(**of_clone, step="begin", destination="LOCAL INSTANCE")
+    for stage in STAGES[:-1]:
+        journal.record(**of_clone, step="stage", stage=stage)
+    journal.record("stop")
+    for start in range(1 + (step == "crash")):
+        file, position = journal.binlog.coordinates
+        crash = {"crashed": True, "recovered": {"file": file, "position": position}}
+        journal.start(**(crash if start else {"data_lineage": "cloned"}))
+        journal.binlog.open(1 + start, "")
+    journal.record(**of_clone, step="stage", stage="RECOVERY")
+    if step == "end":
+        journal.record(**of_clone, step="end")
+    result = audit(journal)
+    assert result.broken == []
+    found = [one.rules for one in result.observations if one.reason == "steps_not_ended"]
+    assert found == ([] if step else [("clone_recipient_steps_complete",)])
