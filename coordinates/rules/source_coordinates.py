@@ -160,7 +160,7 @@ def wrong_coordinates(
             # Also where they look right: what is before them is not known to be executed.
             unknown = unknown or Undecided(FORMER_SOURCE)
         elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
-            if name in row.former or (name == "executed" and row.may_execute_former):
+            if _may_be_former(name, row):
                 unknown = unknown or Undecided(FORMER_SOURCE)
                 continue
             if against.may_be_of_another_log(state, row.at.ts):
@@ -178,6 +178,17 @@ def wrong_coordinates(
                 )
             )
     return found, unknown
+
+
+def _may_be_former(name: str, row: ChannelRow | ImageChannel) -> bool:
+    """Whether coordinates may be of a source that the channel had before.
+
+    Relay log recovery has the receiver go on from what is executed, whose source that ever was.
+    """
+    if name in row.former:
+        return True
+    is_executed = row.may_execute_former or "executed" in row.former
+    return is_executed and (name == "executed" or row.read == row.executed)
 
 
 def _is_wrong(kind: PositionKind, name: str) -> bool:

@@ -730,6 +730,25 @@ class TestSourceCoordinateValid:
         reasons = {one.check.reason for one in output.checks}
         assert ("coordinates_of_former_source" in reasons) == is_earlier
 
+    @pytest.mark.parametrize("doubt", ["executes_former", "may_execute_former", None])
+    @pytest.mark.parametrize("has_read", [True, False])
+    def test_a_receiver_goes_on_from_what_is_executed_after_relay_log_recovery(
+        self, has_read, doubt
+    ):
+        """These coordinates are of the former source until it has received something."""
+        source, replica = fleet_of_two()
+        places = {"read": end_of(3) + 1, "exec": end_of(3) + 2 * has_read + 1}
+        fields = {f"{name}_source_log_pos": place for name, place in places.items()}
+        fields |= {f"{name}_source_log_file": "s-bin.000001" for name in places}
+        if doubt is not None:
+            fields[doubt] = True
+        replica.status(f"{A}:1-3", replica.says(source, None, **fields))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        found = {finding.case for finding in output.findings}
+        expected = {"read_beyond_end"} if has_read or doubt is None else set()
+        assert found == expected | ({"executed_beyond_end"} if doubt is None else set())
+
     @pytest.mark.parametrize("kind", ["row", "image"])
     @pytest.mark.parametrize("may_be_former", [True, False])
     @pytest.mark.parametrize(
