@@ -258,7 +258,7 @@ class RelayReader(LogReader):
         if (end + event.length) % WRAP == event.log_pos:
             return end + event.length
         position = end - end % WRAP + event.log_pos
-        if position < end and end % WRAP >= WRAP - WRAP_ZONE and event.log_pos < WRAP_ZONE:
+        if end % WRAP >= WRAP - WRAP_ZONE and event.log_pos < WRAP_ZONE:
             position += WRAP
         return position
 

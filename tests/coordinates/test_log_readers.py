@@ -177,6 +177,25 @@ def test_a_source_position_may_fall_where_part_of_a_relay_log_is_missing():
     assert ["log_events_contiguous"] == audit(journal).broken
 
 
+@pytest.mark.parametrize(
+    ("before", "field", "position"),
+    [
+        (2**32 - 2**30, 2**30 - 1, 2**32 + 2**30 - 1),
+        (2**32 - 2**30 - 1, 2**30 - 1, 2**30 - 1),
+        (2**32 - 2**30, 2**30, 2**30),
+        (2**33 - 100, 2**32 - 200, 2**33 - 200),
+        (2**33 - 100, 300, 2**33 + 300),
+        (2**33 - 100, 2**32 - 50, 2**33 - 50),
+    ],
+)
+def test_a_field_of_32_bits_wraps_within_the_length_of_an_event(before, field, position):
+    """Where a filter left out what is between, only so much can be; else the position fell."""
+    journal, relay, more = replica()
+    relay.connect(position=before)
+    relay.event("GTID", 79, gtid=more[0][0]["gtid"], log_pos=field)
+    assert position == relay_of(journal).position_end
+
+
 def test_columns_and_single_events_note_the_same_writers(monkeypatch):
     """Groups of other servers' numbers, logged under the own id, under another, and without one."""
     journal = Journal().begin()
@@ -241,6 +260,16 @@ def test_no_group_is_queued_after_one_that_was_left_out(monkeypatch, fast_min, r
     reader.queue.drop_until(1, reader.end)
     assert gnos() == [expected[-1][-1]]
     assert not reader.queue.is_full
+
+
+@pytest.mark.parametrize(("position", "is_skipped"), [(4, False), (99, False), (100, True)])
+def test_a_file_that_a_crash_left_with_a_head_was_not_only_begun(position, is_skipped):
+    """It held events, which the journal lacks without a gap."""
+    journal = Journal().begin().groups(1)
+    journal.binlog.event("ROTATE", 44, next_file="binlog.000002")
+    journal.start(crashed=True, recovered={"file": "binlog.000002", "position": position})
+    journal.binlog.open(3)
+    assert ["binlog_files_form_range"] * is_skipped == audit(journal).broken
 
 
 def test_a_group_is_arriving_from_its_gtid_to_its_end():
