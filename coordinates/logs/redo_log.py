@@ -235,7 +235,6 @@ class RedoLogReader:
             self.flushed = self.checkpoint = self.floor = UNKNOWN
         elif start < self.floor:
             self._lost_at_start(start)
-            self.flushed = UNKNOWN
         elif start < self.flushed:
             # The first write that is seen begins where the one before it ended.
             self._flushed_unwritten(self.flushed, start)

@@ -302,6 +302,23 @@ def test_groups_after_a_hole_are_marked(monkeypatch, fast_min):
     assert [6] == [gnos[0] for follows_hole, gnos in runs if follows_hole]
 
 
+def test_groups_of_a_relay_log_that_begins_anew_follow_no_hole():
+    """What was missing of the one before it is given up."""
+    journal, relay, more = replica()
+    relay.end += 100
+    relay.event("GTID", 79, gtid=more[0][0]["gtid"], log_pos=more[0][0]["log_pos"])
+    journal.record("channel", channel="", action="reset")
+    relay.open(1, previous="")
+    relay.connect()
+    relay.copy(more[0])
+    holes = [
+        one.body["follows_hole"]
+        for one in audit(journal).fleet_events
+        if one.kind is FleetEventKind.RECEIVED
+    ]
+    assert [False, False] == holes
+
+
 @pytest.mark.parametrize("count", [2, 60])
 def test_a_length_that_is_not_announced_is_not_compared(count):
     """The field may be empty; read event by event and in columns."""
