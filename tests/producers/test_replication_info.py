@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -499,6 +500,22 @@ def test_a_power_cut_takes_the_unsynced_end_of_the_relay_log():
     assert received != channel[Receiver].retrieved.text()
     fleet.run(fleet.load_ends_at + 2 * SECOND)
     assert channel.replica[GtidState].executed.text() == channel.source[GtidState].executed.text()
+
+
+def test_the_relay_log_is_synced_after_each_period():
+    """Of sync_relay_log events, here four: two statements with their GTIDs."""
+    fleet, channel = pair(writes_per_second=20.0)
+    fleet.pace.kinds = (GroupKind.DDL,)
+    fleet.run(fleet.now + SECOND)
+    channel.replica.variables["sync_relay_log"] = 4
+    log = channel[RelayLog]
+    file = log.files[-1]
+    synced = set()
+    while log.files[-1] is file and len(synced) < 20:
+        fleet.run(fleet.now + 1_000)
+        if log.synced != (file.number, file.end):
+            synced.add(file.event_ends.index(log.synced[1]))
+    assert {(after - before) % 4 for before, after in pairwise(sorted(synced)[1:])} == {0}
 
 
 @pytest.mark.parametrize("repository", ["TABLE", "FILE"])
