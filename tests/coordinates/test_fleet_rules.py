@@ -1839,8 +1839,10 @@ class TestClones:
         *,
         first: int | None = None,
         redo: tuple[int, int] = (9000, 9000),
+        more: tuple[str, ...] = (),
     ) -> tuple[Journal, Journal]:
         donor, recipient = fleet_of_two(groups=5)
+        donor.log(*more)
         kind, (copied, recovered) = _kind("clone"), redo
         recipient.fleet_event(kind=kind, step="begin", role="recipient", peer="s")
         copy = {"kind": kind, "step": "position_read", "role": "donor", "peer": "r"}
@@ -1888,6 +1890,12 @@ class TestClones:
         """One group more or less on either side is another state."""
         output = audit(*self.clone(position, f"{A}:{executed}"))
         assert names(output) == (["clone_coordinates_equal_donor"] if is_broken else [])
+
+    @pytest.mark.parametrize(("executed", "is_broken"), [("1-5", False), ("1-6", True)])
+    def test_anonymous_groups_are_in_no_set(self, executed, is_broken):
+        """Before the position and behind it."""
+        output = audit(*self.clone(end_of(6), f"{A}:{executed}", more=("", "")))
+        assert names(output) == ["clone_coordinates_equal_donor"] * is_broken
 
     @pytest.mark.parametrize(
         ("recovered", "is_broken"), [(9000, False), (9001, False), (8999, True)]

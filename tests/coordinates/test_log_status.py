@@ -278,12 +278,25 @@ def test_a_channel_that_the_group_has_only_stored_is_none(
 def test_a_doubled_channel_is_given_to_nobody():
     """It is there, but whichever of its two rows is right, neither is believed."""
     row = changed("REPLICATION/channels/0/channel_name", "East")
-    row["REPLICATION"]["channels"].append(
-        {"channel_name": "EAST", "relay_log_file": "r.000001", "relay_log_position": 4}
-    )
+    row["REPLICATION"]["channels"] += [
+        {"channel_name": name, "relay_log_file": "r.000001", "relay_log_position": 4}
+        for name in ("EAST", "west")
+    ]
     state = read(row)
     assert [ProblemKind.CHANNEL_TWICE] == [p.kind for p in state.problems]
-    assert {"east": ChannelState("east", is_listed=True)} == state.channels
+    assert {"east", "west"} == set(state.channels)
+    assert ChannelState("east", is_listed=True) == state.channels["east"]
+    assert LogCoordinates("r", 1, 4) == state.channels["west"].relay
+
+
+def test_what_follows_a_channel_that_cannot_be_read_is_read():
+    """Whether the list is whole is not known."""
+    row = changed("REPLICATION/channels/0/channel_name", "east")
+    row["REPLICATION"]["channels"].insert(0, "west")
+    state = read(row)
+    assert [ProblemKind.INCOMPLETE] == [p.kind for p in state.problems]
+    assert not state.lists_channels
+    assert LogCoordinates("r", 2, 4) == state.channels["east"].relay
 
 
 def test_tags_are_read_where_the_server_knows_them():
