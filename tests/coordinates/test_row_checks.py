@@ -1,0 +1,34 @@
+"""What a row says of a rule that is asked several times of one subject."""
+
+from __future__ import annotations
+
+from itertools import permutations
+
+import pytest
+
+from tallystick.coordinates.audit.reporter import Reporter
+from tallystick.coordinates.audit.row_checks import RowChecks
+from tallystick.coordinates.results import Outcome
+from tallystick.coordinates.rules.executed_set import OWNED_NOT_READ, PURGED_NOT_READ
+from tallystick.coordinates.rules.logged_groups import PREVIOUS_GTIDS_CONTINUITY
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
+from tests.support.journals import UUID_A
+
+BROKEN = Broken("head_not_purged", witness=f"{UUID_A}:1")
+UNDECIDED = Undecided(PURGED_NOT_READ), Undecided(OWNED_NOT_READ)
+
+
+@pytest.mark.parametrize(
+    "answers", [*permutations((HOLDS, *UNDECIDED)), *permutations((HOLDS, *UNDECIDED, BROKEN))]
+)
+def test_the_gravest_answer_counts_and_the_first_reason_stays(answers: tuple[RowAnswer, ...]):
+    """In whatever order the answers come."""
+    checks = RowChecks(Reporter("a"), "c1")
+    for answer in answers:
+        checks.take(PREVIOUS_GTIDS_CONTINUITY, answer)
+    [check] = checks.of(None)
+    if BROKEN in answers:
+        assert (Outcome.BROKEN, "head_not_purged") == (check.outcome, check.reason)
+    else:
+        first = next(one.reason.code for one in answers if isinstance(one, Undecided))
+        assert (Outcome.UNDECIDED, first) == (check.outcome, check.reason)
