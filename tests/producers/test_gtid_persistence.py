@@ -391,6 +391,16 @@ class TestRecovery:
         prepared = server[Innodb].transactions.prepared()
         assert sorted(map(id, server[CommitQueue].prepared_xa)) == sorted(map(id, prepared))
 
+    @pytest.mark.parametrize(
+        ("in_history", "named", "next_one"), [(7, 9, 9), (9, 9, 10), (0, 0, 1)]
+    )
+    def test_numbers_go_on_after_all_that_pages_name(self, in_history, named, next_one) -> None:
+        """A transaction below TRX_SYS_TRX_NUM_GTID would not be read by the next start."""
+        trx_sys = TrxSys(trx_num_gtid=named, next_trx_no=20)
+        trx_sys.segments[1].max_trx_no = in_history
+        trx_sys.forget_memory()
+        assert next_one == trx_sys.next_trx_no
+
 
 class TestTable:
     """Gtid_state and Gtid_table_persistor."""

@@ -91,6 +91,17 @@ def test_a_power_cut_takes_what_was_not_flushed() -> None:
     assert write.value == flush.value == checkpoint.value
 
 
+def test_a_crash_takes_commits_that_have_not_returned() -> None:
+    """Their sessions are gone: whoever commits next returns alone."""
+    fleet, instance = quiet_server()
+    redo_log.committed(instance, instance[Innodb].written)
+    lifecycle.crash(fleet, instance, torn=False)
+    fleet.run(fleet.now + 1_000_000)
+    clients.write(fleet, instance, GroupKind.NON_TRANSACTIONAL)
+    fleet.run(fleet.now + 10_000)
+    assert RedoType.COMMIT not in kinds(redo_of(instance))
+
+
 def test_a_clean_stop_leaves_everything_on_disk() -> None:
     """Its last redo event is a checkpoint at the LSN, where the next boot goes on."""
     fleet, instance = quiet_server()

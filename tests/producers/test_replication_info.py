@@ -38,6 +38,7 @@ from tallystick.producers.simulator.replication_info.rpl_info_table_access impor
 from tallystick.producers.simulator.server import administration, binary_log, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
+from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import records
 
@@ -516,6 +517,29 @@ def test_the_relay_log_is_synced_after_each_period():
         if log.synced != (file.number, file.end):
             synced.add(file.event_ends.index(log.synced[1]))
     assert {(after - before) % 4 for before, after in pairwise(sorted(synced)[1:])} == {0}
+
+
+@pytest.mark.parametrize(
+    ("kind", "moves"),
+    [
+        (GroupKind.INNODB, True),
+        (GroupKind.DDL, True),
+        (GroupKind.NON_TRANSACTIONAL, False),
+        (GroupKind.XA_PREPARE, False),
+    ],
+)
+def test_recovery_moves_the_position_with_the_transaction_that_holds_it(kind, moves):
+    """A group that the crash found between its stages is committed, whatever it is."""
+    fleet, channel = pair(writes_per_second=20.0)
+    fleet.pace.kinds = (kind,)
+    fleet.run(fleet.now + SECOND)
+    in_commit = channel.replica[CommitQueue].in_commit
+    while not in_commit:
+        fleet.run(fleet.now + 100)
+    [group] = [pending.logged.group for pending in in_commit]
+    before = channel[RelayLogInfo].stored()
+    lifecycle.crash(fleet, channel.replica, torn=False)
+    assert (group.kind, moves) == (kind, channel[RelayLogInfo].stored() != before)
 
 
 @pytest.mark.parametrize("repository", ["TABLE", "FILE"])
