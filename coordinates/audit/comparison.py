@@ -145,11 +145,6 @@ class QueuedRun:
             after=tuple(dict(known).items()),
         )
 
-    def gtids(self, which: npt.NDArray[Any]) -> GtidSet:
-        """The GTIDs of some of the groups."""
-        which = which & (self.sid >= 0)
-        return GtidSet.from_groups(self.sids, self.sid[which], self.gno[which])
-
 
 @dataclass(frozen=True, slots=True)
 class GroupsQueued:
