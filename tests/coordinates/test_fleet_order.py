@@ -151,6 +151,21 @@ def absorbed(
     return result
 
 
+@pytest.mark.parametrize("named", [{"source_uuid": A}, {"source_instance": "s"}])
+def test_a_replica_is_compared_as_soon_as_its_source_has_answered(named: dict[str, str]):
+    """However the replica names it; nothing new of the replica is needed."""
+    source, replica = fleet_of_two(has_row=False)
+    replica.administer("change_source", **named)
+    replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-4"))
+    before = len(source.fleet_events)
+    source.status(f"{A}:1-3")
+    source.time()
+    fleet = FleetAudit()
+    fleet.absorb(source.fleet_events[:before])
+    assert [] == names(fleet.absorb(replica.fleet_events))
+    assert ["received_within_source_logged"] == names(fleet.absorb(source.fleet_events[before:]))
+
+
 def test_the_broken_history_breaks_every_rule() -> None:
     """Else the tests below would prove little."""
     assert sorted(set(names(absorbed(broken_history())))) == EXPECTED
