@@ -251,6 +251,14 @@ def test_a_first_record_without_a_time_takes_the_next():
     assert times(JournalClock(), -1, START) == [START, START]
 
 
+def test_the_last_time_there_is_goes_on_no_further():
+    """Though the next record follows it at once."""
+    clock = JournalClock()
+    shown = [LATEST_US - 1, LATEST_US, LATEST_US + 1]
+    assert times(clock, *shown) == [LATEST_US - 1, LATEST_US, LATEST_US]
+    assert times(clock, LATEST_US + 2) == [LATEST_US]
+
+
 def test_a_journal_by_hand_may_pause():
     """Neither answers nor an observer's name could show how long; only a return does."""
     clock = JournalClock()
