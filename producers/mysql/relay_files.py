@@ -386,7 +386,7 @@ def _read_head(file: LogFile, name: str) -> FormatDescription | None:
     if len(head) < MAGIC_LENGTH + EVENT_HEADER_LENGTH:
         return None
     if head[:MAGIC_LENGTH] == ENCRYPTED_MAGIC:
-        # Of every file the same words: it is one problem, told once.
+        # The same words for each file: it is one problem, reported once.
         raise EventError("its files are encrypted (binlog_encryption): the server alone reads them")
     if head[:MAGIC_LENGTH] != MAGIC:
         raise EventError(f"{name}: expected a log file, found {head[:4]!r}")

@@ -695,7 +695,7 @@ def test_every_form_of_a_group_is_legal(form: str, count: int):
 def test_a_start_after_a_clone_gives_up_what_the_head_of_its_relay_log_names(
     retrieved: str, is_broken: bool
 ):
-    """Files of before the clone were still listed when the head was written; a part is wrong."""
+    """Files older than the clone were still listed when the head was written; a part is wrong."""
     journal, relay, more = replica()
     journal.records = [record for record in journal.records if record["kind"] != "relay"]
     relay.open(relay.number + 1)
@@ -881,7 +881,7 @@ def test_an_applier_passes_the_former_source_by_the_number_of_a_relay_file(
 
 @pytest.mark.parametrize("has_connected", [True, False])
 def test_a_journal_begins_when_a_receiver_was_pointed_elsewhere(has_connected: bool):
-    """What the applier executes may be of a source of before; once it has passed that, it is not.
+    """What the applier executes may be of an earlier source; once it has passed that, it is not.
 
     Only what would be broken is left undecided: what is right is so of either source.
     """
