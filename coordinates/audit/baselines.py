@@ -24,7 +24,7 @@ class MasterInfoWrite(NamedTuple):
 
 
 class GivenUp(NamedTuple):
-    """What a channel had received when it was removed, and no row has shown as executed since.
+    """What a channel had still to execute when it was removed, and no row has shown since.
 
     ``is_missing``: whether a row has come since.
     """
@@ -43,6 +43,8 @@ class ChannelBaselines:
     applied: LogCoordinates | None = None
     received: GtidSet | None = None
     """Q at the previous row."""
+    reset_at: LogCoordinates | None = None
+    """Where the relay log ended when RESET let the server forget what it had executed."""
     applied_lost: GtidSet = GtidSet.EMPTY
     """Reported as passed by the applier but never executed."""
     fallen: dict[str, LogCoordinates] = field(default_factory=dict)
@@ -126,11 +128,11 @@ class Baselines:
     may_filter: bool = False
     """Whether channels may have filters that the journal did not show."""
 
-    def remove_channel(self, name: str, received: GtidSet) -> None:
-        """RESET REPLICA ALL: what the channel had received is gone with its relay log."""
+    def remove_channel(self, name: str, waiting: GtidSet) -> None:
+        """RESET REPLICA ALL: what the channel had still to execute is gone with its relay log."""
         del self.channels[name]
         before = self.given_up.pop(name, None)
-        left = self.without_known(received if before is None else received | before.gtids)
+        left = self.without_known(waiting if before is None else waiting | before.gtids)
         if left:
             self.given_up[name] = GivenUp(left)
 
@@ -222,7 +224,7 @@ class Baselines:
         channel.lineage = lineage
         channel.relay = channel.began_at = channel.passed_with = None
         channel.executed = None
-        channel.applied = None
+        channel.applied = channel.reset_at = None
         channel.received = None
         channel.applied_lost = GtidSet.EMPTY
         channel.fallen = {}

@@ -85,14 +85,11 @@ def _shown(
     row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
 ) -> dict[str, Any]:
     """What the relay log shows of a channel."""
-    end = None
-    if relay.base_name is not None and relay.end >= 0:
-        end = LogCoordinates(relay.base_name, relay.file_number, relay.end)
     before = _relay_end_before(state.relay, relay)
     passed, unlogged = _passed(row, state.applied, relay, history)
     return {
         "is_followed": True,
-        "relay_end": end,
+        "relay_end": relay.end_coordinates,
         "journal_relay": before,
         "doubt": _relay_doubt(state.relay, before, relay),
         "journal_read": None

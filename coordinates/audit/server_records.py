@@ -17,13 +17,16 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.backup_coordinates import judge_backup
+from tallystick.coordinates.rules.columns import same_family
 from tallystick.coordinates.rules.info_repositories import stored_source
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
+    from tallystick.coordinates.audit.baselines import ChannelBaselines
     from tallystick.coordinates.audit.fleet_events import FleetEvent
+    from tallystick.coordinates.logs.relay_reader import RelayReader
 
 Handlers = Mapping[int, Callable[[Any, dict[str, Any], int], None]]
 """By record type what handles it: the audit, the record's body, its time in microseconds."""
@@ -216,6 +219,9 @@ class ServerRecordReader(InstanceState):
                 count=executed.count(),
             )
         self.baselines.begin_binlog_lineage()
+        for name, channel in self.baselines.channels.items():
+            relay = self.relays.get(name)
+            channel.reset_at = None if relay is None else relay.end_coordinates
         self.reset_ts = ts
         self.binlog.begin_lineage("reset")
         self.persistence.reset()
@@ -241,7 +247,7 @@ class ServerRecordReader(InstanceState):
         relay = self.relay(name)
         left_at, left_uuid = channel.relay, channel.source_uuid
         was_unseen = relay.base_name is None or not relay.received_is_complete
-        received = relay.received.freeze()
+        waiting = _waiting(channel, relay)
         if action in LINEAGE_ACTIONS:
             relay.begin_lineage()
             self.baselines.begin_channel_lineage(name, relay.lineage)
@@ -253,7 +259,7 @@ class ServerRecordReader(InstanceState):
         if action == "reset_all":
             if was_unseen:
                 self.baselines.unseen_channel_left = True
-            self.baselines.remove_channel(name, received)
+            self.baselines.remove_channel(name, waiting)
         elif action == "change_source":
             channel.source_uuid = body.get("source_uuid", channel.source_uuid)
             channel.source_instance = body.get("source_instance")
@@ -378,6 +384,19 @@ class ServerRecordReader(InstanceState):
         int(RecordType.BACKUP): _backed_up,
         int(RecordType.REDO_STATUS): _redo_sampled,
     }
+
+
+def _waiting(channel: ChannelBaselines, relay: RelayReader) -> GtidSet:
+    """What a channel has received and not executed, as far as a row shows it.
+
+    What came before RESET may have been executed: the server forgot what was.
+    """
+    since, reset_at = channel.applied, channel.reset_at
+    if since is None:
+        return GtidSet.EMPTY
+    if reset_at is not None and same_family(since, reset_at) and since < reset_at:
+        since = reset_at
+    return relay.waiting_behind(since)
 
 
 def _file_and_position(position: tuple[str, int] | None) -> tuple[int, int] | None:

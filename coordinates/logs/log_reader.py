@@ -47,6 +47,7 @@ from tallystick.coordinates.logs.log_groups import (
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
+    LogCoordinates,
     format_log_file_name,
     parse_log_file_name,
 )
@@ -124,6 +125,13 @@ class LogReader:
         if self.base_name is None:
             return "(no file)"
         return format_log_file_name(self.base_name, self.file_number)
+
+    @property
+    def end_coordinates(self) -> LogCoordinates | None:
+        """Where the log ends, None not known."""
+        if self.base_name is None or self.end < 0:
+            return None
+        return LogCoordinates(self.base_name, self.file_number, self.end)
 
     def sid_number(self, sid: str) -> int:
         """Index of ``sid`` in the reader's table, entered if new."""

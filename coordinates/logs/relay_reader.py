@@ -422,6 +422,14 @@ class RelayReader(LogReader):
         gnos = np.array([group.gno], dtype=np.int64)
         return GtidSet.from_gnos(self.sids[group.sid], gnos)
 
+    def waiting_behind(self, at: LogCoordinates) -> GtidSet:
+        """GTIDs of the groups that end behind coordinates, as far as they are remembered."""
+        if at.base_name != self.base_name:
+            return GtidSet.EMPTY
+        rows = self.queue.rows()[self.queue.count_until(at.file_number, at.position) :]
+        named = rows[rows[:, Q_SID] >= 0]
+        return GtidSet.from_groups(self.sids, named[:, Q_SID], named[:, Q_GNO])
+
     def steps_back_until(
         self, before: LogCoordinates | None, applied: LogCoordinates | None
     ) -> bool:

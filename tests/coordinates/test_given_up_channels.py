@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.journals import UUID_C, audit
+from tests.support.journals import UUID_C, Gtids, audit
 from tests.support.rule_cases import apply, replica
 
 
@@ -33,4 +33,30 @@ def test_what_a_removed_channel_had_not_executed(brings: str, rows: int) -> None
     said = [one for one in result.observations if one.reason == "given_up_unexecuted"]
     assert [one.data["missing"] for one in said] == [f"{UUID_C}:4"] * (brings == "nothing")
     assert all(one.is_undecided and one.channel == "" for one in said)
+    assert result.broken == []
+
+
+@pytest.mark.parametrize("has_row", [True, False])
+@pytest.mark.parametrize("receives_more", [True, False])
+def test_what_reset_made_the_server_forget_was_not_given_up(
+    has_row: bool, receives_more: bool
+) -> None:
+    """As where a replica is made a server of its own: RESET, and then RESET REPLICA ALL."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
+    if has_row:
+        journal.row(replica_status=journal.replica_status())
+    journal.record("binlog_reset")
+    journal.used, journal.executed, journal.binlog.gtids = Gtids(), Gtids(), Gtids()
+    journal.binlog.open(1)
+    if receives_more:
+        relay.copy(more[1])
+    journal.record("channel", channel="", action="reset_all")
+    del journal.relays[""]
+    for _ in range(3):
+        journal.row()
+    result = audit(journal)
+    said = [one for one in result.observations if one.reason == "given_up_unexecuted"]
+    assert [one.data["missing"] for one in said] == [f"{UUID_C}:5"] * receives_more
     assert result.broken == []
