@@ -384,6 +384,8 @@ def _follow_relay(
     if history.is_left:
         # The receiver alone may be pointed elsewhere: then the relay log goes on, and the applier
         # is in what the source before has sent.
+        if relay is not None:
+            relay.is_of_one_source = False
         left_at, relay_at = history.left_at, state.relay
         if relay_at is not None and (
             left_at is None or left_at.base_name != relay_at.base_name or left_at <= relay_at
@@ -397,6 +399,8 @@ def _follow_relay(
         elif state.applied is not None and history.former_until <= state.applied:
             history.began_at, history.passed_with = history.former_until, None
             history.may_execute_former, history.former_until = True, None
+    if relay is not None and relay.is_of_one_source:
+        history.may_execute_former = False
     _follow_unseen(state, history)
 
 

@@ -912,6 +912,37 @@ def test_a_journal_begins_when_a_receiver_was_pointed_elsewhere(has_connected: b
     assert [within_read] == audit(journal).broken
 
 
+@pytest.mark.parametrize("number", [1, 2])
+@pytest.mark.parametrize("sender", [3, 4])
+def test_a_first_relay_log_that_one_server_has_sent_is_of_the_present_source(
+    sender: int, number: int
+):
+    """Of a later file, or where another server has sent, the applier may be in a former one's."""
+    journal, relay, _ = replica(0)
+    connections = [one for one in journal.records if one.get("next_file")]
+    relay.open(2)
+    relay.connect()
+    connections += [one for one in journal.records[-3:] if one.get("next_file")]
+    for one, server_id in zip(connections, (3, sender), strict=True):
+        one["server_id"] = server_id
+    if number == 2:
+        journal.records = [one for one in journal.records if one.get("file") != "relay.000001"]
+    beyond = at(("binlog.000001", 158))
+    journal.row(replica_status=journal.replica_status(Auto_Position=0, **beyond))
+    is_sure = (sender, number) == (3, 1)
+    assert ["exec_source_pos_within_read"] * is_sure == audit(journal).broken
+
+
+def test_a_change_of_source_that_a_row_alone_shows_leaves_a_first_relay_log_doubtful():
+    """The new one has sent nothing yet."""
+    journal, _, _ = replica(0)
+    status = {"Auto_Position": 0}
+    journal.row(replica_status=journal.replica_status(Source_UUID=UUID_B, **status))
+    status |= {"Source_UUID": UUID_C} | at(("binlog.000001", 158))
+    journal.row(replica_status=journal.replica_status(**status))
+    assert [] == audit(journal).broken
+
+
 def at(executed: tuple[str, int]) -> dict[str, Any]:
     """Columns of SHOW REPLICA STATUS."""
     return {"Relay_Source_Log_File": executed[0], "Exec_Source_Log_Pos": executed[1]}
