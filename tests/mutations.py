@@ -63,7 +63,10 @@ TESTS = {
     " tests/coordinates/test_free_gnos.py",
     "coordinates/rules": f"{_RULES} tests/coordinates/test_audit_legal.py",
     "coordinates/audit": f"{_RULES} tests/coordinates/test_audit_legal.py"
-    " tests/coordinates/test_audit_transport.py tests/coordinates/test_fleet_order.py",
+    " tests/coordinates/test_audit_transport.py tests/coordinates/test_fleet_order.py"
+    " tests/coordinates/test_collection_checks.py tests/coordinates/test_forgotten_origins.py"
+    " tests/coordinates/test_packed_events.py tests/coordinates/test_wrong_clocks.py"
+    " tests/coordinates/test_lagging_replicas.py tests/coordinates/test_incidents.py",
     "expectations": "tests/expectations",
     "producers/simulator/backup": f"{_RECORDED} tests/producers -k 'backup or online or"
     " point_in_time or scenario' --ignore tests/producers/test_faults.py",
