@@ -82,6 +82,7 @@ class RelayReader(LogReader):
         has_unpositioned: Whether the last events of the source had no ``log_pos``: ``source_end``
             and ``source_high`` are then of an earlier one.
         follows_hole: Whether part of the relay log is missing since the last groups emitted.
+        is_given_up: Whether the channel has given up its relay log, and no file of the next was read.
         is_of_one_source: Whether all of it was read from its first file on, which came after the
             channel had given up the one before, and all of it is of one sender.
     """
@@ -117,7 +118,7 @@ class RelayReader(LogReader):
     """Received groups not yet known to be applied, and a few before them."""
     has_anonymous: bool = False
     is_of_one_source: bool = False
-    _is_given_up: bool = False
+    is_given_up: bool = False
     _gathered: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
     def compact(self) -> None:
@@ -143,10 +144,10 @@ class RelayReader(LogReader):
             self.group_state = GroupState.RESYNC
             self.received_is_complete = False
             self.has_missed = True
-        if self._is_given_up:
+        if self.is_given_up:
             # What a receiver alone that is pointed elsewhere goes on with has a later number.
             self.is_of_one_source = file_number == 1 and event.start == FIRST_POSITION
-            self._is_given_up = False
+            self.is_given_up = False
         self.base_name = base_name
         self.file_number = file_number
         self.offsets_doubtful = False
@@ -475,7 +476,7 @@ class RelayReader(LogReader):
 
     def forget_files(self) -> None:
         """RESET REPLICA: the files are gone, numbers begin again."""
-        self._is_given_up, self.is_of_one_source = True, False
+        self.is_given_up, self.is_of_one_source = True, False
         self.base_name = None
         self.end = ABSENT
         self.window.clear()
@@ -505,7 +506,7 @@ class RelayReader(LogReader):
     def lose_continuity(self) -> None:
         """Part of the relay file is missing: Q is a lower bound until the next PREVIOUS_GTIDS."""
         super().lose_continuity()
-        self._is_given_up = self.is_of_one_source = False
+        self.is_given_up = self.is_of_one_source = False
         self.received_is_complete = False
         self.has_missed = True
         self.may_step_back = True

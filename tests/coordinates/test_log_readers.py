@@ -106,7 +106,7 @@ def test_a_binary_log_that_begins_anew_is_like_one_never_read(end):
 
 
 def test_a_relay_log_that_begins_anew_is_like_one_never_read():
-    """RESET REPLICA: what was ever received is known, and how often it began; nothing else."""
+    """RESET REPLICA: known are that, what was ever received, and how often it began; nothing else."""
     journal, relay, more = replica()
     relay.rotate()
     relay.copy(more[0])
@@ -122,7 +122,7 @@ def test_a_relay_log_that_begins_anew_is_like_one_never_read():
     fresh.group_state = GroupState.RESYNC  # what was begun may go on, and is passed over
     # Which file comes next, and of which file of the source, is asked where one is open.
     fresh.file_number, fresh.source_number = reader.file_number, reader.source_number
-    fresh.is_next_file = reader.is_next_file
+    fresh.is_next_file, fresh.is_given_up = reader.is_next_file, True
     assert values(fresh) == values(reader)
 
 
