@@ -82,7 +82,8 @@ class RelayReader(LogReader):
         has_unpositioned: Whether the last events of the source had no ``log_pos``: ``source_end``
             and ``source_high`` are then of an earlier one.
         follows_hole: Whether part of the relay log is missing since the last groups emitted.
-        is_given_up: Whether the channel has given up its relay log, and no file of the next was read.
+        is_given_up: Whether the channel has given up its relay log, and no file of the next one was
+            read.
         is_of_one_source: Whether all of it was read from its first file on, which came after the
             channel had given up the one before, and all of it is of one sender.
     """

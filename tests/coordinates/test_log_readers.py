@@ -106,7 +106,7 @@ def test_a_binary_log_that_begins_anew_is_like_one_never_read(end):
 
 
 def test_a_relay_log_that_begins_anew_is_like_one_never_read():
-    """RESET REPLICA: known are that, what was ever received, and how often it began; nothing else."""
+    """RESET REPLICA: that, what was ever received, and how often it began are known; no more."""
     journal, relay, more = replica()
     relay.rotate()
     relay.copy(more[0])
