@@ -439,7 +439,7 @@ def after_a_reset_everywhere() -> Iterator[list[FleetEvent]]:
 def test_what_is_claimed_after_a_reset_is_held_against_nothing_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The origins of before are forgotten between the source's claim and the replica's."""
+    """Earlier origins are forgotten between the source's claim and the replica's."""
     monkeypatch.setattr("tallystick.coordinates.audit.origins.ORIGINS_MAX", 20)
     fleet = FleetAudit()
     outputs = [fleet.absorb(step) for step in after_a_reset_everywhere()]

@@ -129,7 +129,7 @@ def test_numbers_that_no_log_claims_any_more_are_given_anew():
     steps=st.lists(st.tuples(st.booleans(), st.integers(1, 60)), max_size=20),
 )
 def test_a_healthy_fleet_is_not_accused_after_a_reset(before, steps):
-    """Origins of before RESET remain in a layer, those of after it are in another."""
+    """Origins from before RESET remain in a layer, later ones are in another."""
     claimed = Claimed()
     for name in "sr":
         claimed.claim(name, range(1, before + 1))
