@@ -24,6 +24,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,7 +45,8 @@ SETTLED_S = 30.0
 PAUSE_S = 0.25
 DAY_S = 86_400.0
 MEMORY_PARTS = 6
-"""Memory is shown at the beginning and after each of so many parts of the time."""
+"""Memory after micro-batches is shown as medians of so many parts of the time: from one to the next
+it moves by what a micro-batch brings."""
 IsEnough = Callable[[int, float], bool]
 """Whether so many findings in so many seconds are enough."""
 
@@ -180,6 +182,13 @@ def measure(
     return latencies, auditor, settled
 
 
+def parts(values: list[float]) -> list[list[float]]:
+    """Values in the order of time, in ``MEMORY_PARTS`` parts of them, fewer if there are fewer."""
+    count = min(MEMORY_PARTS, len(values))
+    ends = [number * len(values) // count for number in range(count + 1)]
+    return [values[first:end] for first, end in pairwise(ends)]
+
+
 def show(latencies: list[float], auditor: Auditor, settled: float, rate: float) -> None:
     """Print what was measured."""
     p50, p95 = (statistics.quantiles(latencies, n=20, method="inclusive")[i] for i in (9, 18))
@@ -195,10 +204,10 @@ def show(latencies: list[float], auditor: Auditor, settled: float, rate: float) 
         f" {seconds:.0f} s, at a load of {rate:,.0f}; {batches:.0f} micro-batches, one in"
         f" {seconds / batches:.2f} s"
     )
-    shown = [lines[part * (len(lines) - 1) // MEMORY_PARTS] for part in range(MEMORY_PARTS + 1)]
     for name in sorted(last["resident_mb"]):
-        sizes = ", ".join(str(line["resident_mb"][name]) for line in shown)
-        print(f"resident MB of the {name}, from the beginning to the end: {sizes}")
+        sizes = [line["resident_mb"][name] for line in lines]
+        shown = ", ".join(f"{statistics.median(part):.0f}" for part in parts(sizes))
+        print(f"resident MB of the {name}, medians of each part of the time: {shown}")
     print(auditor.lines[-1]["answers"])
 
 

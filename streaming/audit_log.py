@@ -48,7 +48,7 @@ ROW_COST = 2048
 STATE_COST = 32 * ROW_COST
 """What a state costs beside its bytes, which are few of an instance on which nothing happens."""
 
-MOVED_AHEAD = 1.25
+MOVED_AHEAD = 1.5
 """States are written so many times as often as the ring would need if all were as old."""
 ENTRY_COST_MAX = 64 << 20
 """Blocks of this cost are an entry, and those that follow another one."""

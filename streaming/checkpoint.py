@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from tallystick.streaming.spark_files import SparkFiles
 
-LAYOUT_VERSION = 8
+LAYOUT_VERSION = 9
 TO_FIX = "To fix: tallystick rebuild"
 """What is damaged here is made anew from the journal."""
 AUDITOR, COLLECTOR = "auditor", "collector"

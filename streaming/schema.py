@@ -67,7 +67,7 @@ LOG_VERSION = StructType(
 clusters' log and after the last, and a text that is another after each step, by which whoever holds
 its audits knows whether they are the newest."""
 FLEET_NAME = "fleet"
-SEGMENTS = 8
+SEGMENTS = 4
 LOG_NAMES = tuple(f"log_{number}" for number in range(SEGMENTS))
 LOG_PART = StructType([StructField("entries", BinaryType())])
 """Entries of the log that a bucket's audits are made from (``audit_log.Entry``, ``log_parts``), in

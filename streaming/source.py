@@ -20,7 +20,7 @@ from tallystick.streaming.schema import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -42,35 +42,34 @@ REQUESTS_MAX = 256
 """Requests and controls of one micro-batch."""
 
 
-def _is_usual(names: Sequence[str]) -> str:
-    """Whether the headers are these, in this order, and none of them large."""
-    known = (
-        f"get(headers, {at}).key = '{name}'"
-        f" AND length(get(headers, {at}).value) <= {INSTANCE_BYTES_MAX}"
-        for at, name in enumerate(names)
-    )
-    return " AND ".join([f"size(headers) = {len(names)}", *known])
+def _is(at: int, name: str) -> str:
+    """Whether a header has this name and is not large."""
+    header = f"get(headers, {at})"
+    return f"{header}.key = '{name}' AND length({header}.value) <= {INSTANCE_BYTES_MAX}"
 
 
-def _usual_json(names: Sequence[str]) -> str:
-    """Their JSON, as ``to_json`` has it."""
-    objects = [
-        f"""'{{"key":"{name}","value":"', base64(get(headers, {at}).value), '"}}'"""
-        for at, name in enumerate(names)
-    ]
-    separated = ", ',', ".join(objects)
-    return f"concat('[', {separated}, ']')"
+def _json(at: int, name: str) -> str:
+    """A header's JSON, as ``to_json`` has it."""
+    return f"""'{{"key":"{name}","value":"', base64(get(headers, {at}).value), '"}}'"""
 
 
-_PLAIN, _CLUSTERED = METADATA_KEYS, (*METADATA_KEYS, CLUSTER)
+_PLAIN = len(METADATA_KEYS)
+_IS_USUAL = f"""
+{" AND ".join(_is(at, name) for at, name in enumerate(METADATA_KEYS))} AND (
+    size(headers) = {_PLAIN} OR size(headers) = {_PLAIN + 1} AND {_is(_PLAIN, CLUSTER)}
+)
+"""
 
 # Nearly all headers are as the producers write them; `to_json`, and functions on each header, which
-# Spark does not compile, took a fifth of what the JVM needs for a small message.
+# Spark does not compile, took a fifth of what the JVM needs for a small message. Each is named once
+# here: Spark plans each micro-batch twice, and goes through every expression for each of its rules.
 # Without headers it has none, which is reported; NULL are headers that nobody kept. Headers may be
 # as large as values: too large ones are cut, and the first of those left says how many there were.
 _HEADERS = f"""
-CASE WHEN {_is_usual(_CLUSTERED)} THEN {_usual_json(_CLUSTERED)}
-WHEN {_is_usual(_PLAIN)} THEN {_usual_json(_PLAIN)}
+CASE WHEN {_IS_USUAL} THEN concat(
+    '[', {", ',', ".join(_json(at, name) for at, name in enumerate(METADATA_KEYS))},
+    CASE WHEN size(headers) = {_PLAIN} THEN ']' ELSE concat(',', {_json(_PLAIN, CLUSTER)}, ']') END
+)
 WHEN headers IS NULL THEN '[]'
 WHEN size(headers) <= {HEADERS_MAX}
     AND aggregate(headers, 0L, (sum, h) -> sum + length(h.key) + coalesce(length(h.value), 0))
@@ -90,9 +89,8 @@ ELSE to_json(concat(
 # Headers are looked through before they are cut; one that is no name of a cluster is none here, and
 # its block, which has another, is refused.
 _CLUSTER = f"""
-coalesce(CASE WHEN {_is_usual(_CLUSTERED)}
-THEN try_validate_utf8(CAST(get(headers, {len(_PLAIN)}).value AS STRING))
-WHEN {_is_usual(_PLAIN)} THEN ''
+coalesce(CASE WHEN {_IS_USUAL} THEN CASE WHEN size(headers) > {_PLAIN}
+    THEN try_validate_utf8(CAST(get(headers, {_PLAIN}).value AS STRING)) END
 ELSE try_element_at(transform(
     filter(headers, h -> h.key = '{CLUSTER}' AND length(h.value) <= {INSTANCE_BYTES_MAX}),
     h -> try_validate_utf8(CAST(h.value AS STRING))
