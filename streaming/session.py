@@ -246,6 +246,8 @@ def _job_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         # Streaming turns it off anyway, with a warning; the sinks' small writes do not need it.
         "spark.sql.adaptive.enabled": "false",
+        # To make the code of a stage takes each micro-batch longer than one projection gains by it.
+        "spark.sql.codegen.wholeStage": "false",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.buffer.size": str(1 << 20),
