@@ -35,7 +35,7 @@ from tallystick.coordinates.rules.gtid_persistence import GtidPersistence
 from tallystick.coordinates.rules.gtid_persister_steps import PersisterSteps
 from tallystick.coordinates.rules.info_repositories import InfoRepositories
 from tallystick.coordinates.rules.info_write_steps import InfoWriteSteps
-from tallystick.coordinates.rules.online_backup import EngineLockProtocol, MetadataLockProtocol
+from tallystick.coordinates.rules.online_backup import EngineLockProtocol
 from tallystick.coordinates.rules.online_backup_steps import OnlineBackupSteps
 from tallystick.coordinates.rules.redo_positions import RedoPositions
 from tallystick.coordinates.state_codec import TRANSIENT
@@ -109,7 +109,6 @@ class InstanceState:
         collection_steps: Whether each of them takes all its steps.
         zones: The critical zone of online backups.
         engine_locks: The locks of engines at a validity point.
-        metadata_lock: The lock of a backup against DDL.
         images: Backup images and the validity points that they are of.
         backup_lock_freeze: What LOCK TABLES FOR BACKUP and LOCK BINLOG FOR BACKUP freeze.
         backup_locks: The sessions that hold these locks.
@@ -150,7 +149,6 @@ class InstanceState:
     collection_steps: CollectionSteps = field(init=False)
     zones: CriticalZoneProtocol = field(init=False)
     engine_locks: EngineLockProtocol = field(init=False)
-    metadata_lock: MetadataLockProtocol = field(init=False)
     backup_lock_freeze: BackupLockFreeze = field(init=False)
     backup_locks: BackupLockProtocol = field(init=False)
     images: BackupImages = field(init=False)
@@ -191,11 +189,10 @@ class InstanceState:
         self.collection_steps = CollectionSteps(reporter)
         self.zones = CriticalZoneProtocol(reporter)
         self.engine_locks = EngineLockProtocol(reporter)
-        self.metadata_lock = MetadataLockProtocol(reporter)
         self.backup_lock_freeze = BackupLockFreeze(reporter)
         self.backup_locks = BackupLockProtocol(reporter, self.backup_lock_freeze)
         self.images = BackupImages(reporter, self.server, self.binlog, self.baselines, self.relays)
-        self.online_backup_steps = OnlineBackupSteps(reporter, self.metadata_lock)
+        self.online_backup_steps = OnlineBackupSteps(reporter, self.backup_locks)
         self.backup_lock_steps = BackupLockSteps(reporter)
         self.clones = CloneProtocol(reporter)
         self.clone_steps = CloneSteps(reporter)
@@ -250,6 +247,7 @@ class InstanceState:
             self.zones.outside,
             self.engine_locks.forgotten,
             self.online_backup_steps.forgotten,
+            self.online_backup_steps.forgotten_backups,
             self.backup_locks.forgotten,
             self.persistence.forgotten,
         ):
@@ -260,6 +258,7 @@ class InstanceState:
         yield from self.collection_steps.unended()
         yield from self.online_backup_steps.unended()
         yield from self.backup_locks.unended()
+        yield from self.backup_lock_steps.unended()
         yield from self.clone_steps.unended()
 
     @property

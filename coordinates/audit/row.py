@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.cut import Cut
@@ -140,7 +141,8 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     _leave_unseen_undecided(audit, checks)
     for rule, undecided in audit.forgotten_steps():
         checks.take(rule, undecided)
-    for one in audit.unended_steps():
+    # Of a rule's reasons the first counts.
+    for one in sorted(audit.unended_steps(), key=attrgetter("takes_long", "since")):
         # The session of the row itself unlocks when it has read the row.
         if one.collection_id != collection_id:
             checks.take(one.rule, one.undecided(waiting.ts))

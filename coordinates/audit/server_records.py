@@ -19,6 +19,7 @@ from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.backup_coordinates import judge_backup
 from tallystick.coordinates.rules.columns import same_family
 from tallystick.coordinates.rules.info_repositories import stored_source
+from tallystick.coordinates.rules.online_backup import judge_metadata_change
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -80,7 +81,6 @@ class ServerRecordReader(InstanceState):
         self.backup_lock_steps.interrupted()
         self.zones.interrupted()
         self.engine_locks.interrupted()
-        self.metadata_lock.interrupted()
         self.backup_locks.interrupted()
         self.images.interrupted()
 
@@ -312,14 +312,13 @@ class ServerRecordReader(InstanceState):
 
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
         self.backup_locks.step(body, ts, self.end_of_binlog(), self.baselines)
-        self.metadata_lock.lock(body)
         self.backup_lock_steps.lock(body)
         self.redo_positions.backup_lock(body)
 
     def _statement_executed(self, body: dict[str, Any], ts: int) -> None:
         self.backup_lock_freeze.statement(body, ts)
         self.engine_locks.statement(body, ts)
-        self.metadata_lock.statement(body, ts)
+        judge_metadata_change(self.reporter, body, ts, self.backup_locks.holder("instance"))
 
     def _backed_up(self, body: dict[str, Any], ts: int) -> None:
         """An image made under backup locks shows where its coordinates are from, others do not."""
@@ -328,12 +327,21 @@ class ServerRecordReader(InstanceState):
             judge_backup(body, self)
         elif body["step"] == "end":
             self.backup_locks.backup_ended(
-                str(body.get("session", "")), body["backup_id"], failed="error" in body
+                self.backup_lock_steps.session_of(body),
+                body["backup_id"],
+                failed="error" in body,
+                is_shared=self.backup_lock_steps.shares_session(body),
             )
-        self.backup_lock_steps.backup(body, may_be_safe=self.server.may_be_backup_safe)
+        session = self.backup_locks.session(str(body.get("session", "")))
+        self.backup_lock_steps.backup(
+            body,
+            ts,
+            held=() if session is None else tuple(session.held),
+            may_be_safe=self.server.may_be_backup_safe,
+        )
         if "coordinates_from" not in body:
             self.online_backup_steps.backup(body, ts)
-            self.images.step(body)
+            self.images.step(body, ts)
         if body["step"] not in ("begin", "end"):
             image = {**body, "binlog_lineage": self.binlog.lineage}
             self.reporter.fleet_event(FleetEventKind.BACKUP, image)

@@ -20,6 +20,11 @@ from tallystick.coordinates.rules.image_positions import (
     judge_positions,
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
+from tallystick.coordinates.rules.protocol_steps import (
+    BACKUPS_OVERLAP,
+    begin_run,
+    note_forgotten,
+)
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import events_from, groups
 from tallystick.coordinates.state_codec import COLLABORATOR
@@ -86,7 +91,8 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
         undecided_when=(
             "the binary log around the position was not seen or is no longer remembered, the image"
             " has no position or no GTID set, or the server executes groups that it does not log."
-            " Without the steps of the commit zone the position of the validity point is not judged"
+            " Without the steps of the commit zone the position of the validity point is not judged;"
+            " where two backups went on at once it is undecided when it is another one"
         ),
         sources=("WL#3576, requirements 1 and 3; Solution with a critical zone",),
         remedy=(
@@ -171,6 +177,7 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
 )
 
 FIRST_POSITION = 4
+_BACKUPS_MAX = 64
 _BOUNDARIES = (Mark.GROUP, Mark.HEADER, Mark.FILE)
 
 
@@ -193,6 +200,35 @@ class _Zone:
     opened_at: LogCoordinates | None = None
 
 
+@dataclass(slots=True)
+class _Backup:
+    """A backup that has begun and has no image yet.
+
+    Attributes:
+        since: When it began.
+        is_alone: Whether no other went on at any moment of it: the zones are its own.
+        zones: Those of the server since then, by name; one without a name is the only one, or the
+            first.
+    """
+
+    since: int
+    is_alone: bool
+    zones: dict[str, _Zone] = field(default_factory=dict)
+
+    def zone_stepped(self, body: Mapping[str, Any], end: LogCoordinates | None) -> None:
+        """Take one ``zone`` record; ``end`` is that of the binary log."""
+        step, name = body["step"], str(body.get("zone", ""))
+        zone = self.zones.setdefault(name, _Zone())
+        if step == "close":
+            has_tables = zone.has_tables or "tables" in body
+            self.zones[name] = _Zone(has_tables=has_tables, is_closed=True)
+        elif step == "validity_point":
+            zone.validity_point, zone.opened_at = end, None
+            zone.is_reached = True
+        elif zone.is_reached and zone.opened_at is None:
+            zone.opened_at = end
+
+
 @dataclass(eq=False)
 class BackupImages:
     """The images that are taken of one instance.
@@ -210,27 +246,18 @@ class BackupImages:
     _binlog: BinlogReader = field(metadata=COLLABORATOR)
     _baselines: Baselines = field(metadata=COLLABORATOR)
     _relays: Mapping[str, RelayReader] = field(metadata=COLLABORATOR)
-    _backup_id: str | None = None
-    """Of the backup that has begun and has no image yet."""
-    _zones: dict[str, _Zone] = field(default_factory=dict)
-    """By name, since then; one without a name is the only one, or the first."""
+    _begun: dict[str, _Backup] = field(default_factory=dict)
+    """Backups that have begun and have no image yet, by their ids."""
+    _has_forgotten: bool = False
+    """Whether there were too many of them."""
 
     def zone(self, body: Mapping[str, Any]) -> None:
         """Take one ``zone`` record."""
-        step, name = body["step"], str(body.get("zone", ""))
-        if self._backup_id is None or step not in ("close", "validity_point", "open"):
-            return
-        zone = self._zones.setdefault(name, _Zone())
-        if step == "close":
-            has_tables = zone.has_tables or "tables" in body
-            self._zones[name] = _Zone(has_tables=has_tables, is_closed=True)
-        elif step == "validity_point":
-            zone.validity_point, zone.opened_at = self._end(), None
-            zone.is_reached = True
-        elif zone.is_reached and zone.opened_at is None:
-            zone.opened_at = self._end()
+        if body["step"] in ("close", "validity_point", "open"):
+            for backup in self._begun.values():
+                backup.zone_stepped(body, self._end())
 
-    def step(self, body: Mapping[str, Any]) -> None:
+    def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``backup`` record.
 
         Raises:
@@ -241,16 +268,21 @@ class BackupImages:
             if body.get(key) is not None:
                 self._read_set(body[key], key)
         if step == "begin":
-            self._backup_id = str(body["backup_id"])
-            self._zones = {}
+            self._begin(str(body["backup_id"]), ts)
         elif step == "image":
             text = body.get("gtid_executed")
             executed = None if text is None else self._read_set(text, "gtid_executed")
             self._judge_image(body, executed)
             self._judge_channels(body, executed)
-            self._backup_id = None
-        elif step == "end" and body["backup_id"] == self._backup_id:
-            self._backup_id = None
+        if step in ("image", "end"):
+            self._begun.pop(str(body["backup_id"]), None)
+
+    def _begin(self, backup_id: str, ts: int) -> None:
+        is_alone = not (self._begun or self._has_forgotten)
+        for other in self._begun.values():
+            other.is_alone = False
+        forgotten = begin_run(self._begun, backup_id, _Backup(ts, is_alone), _BACKUPS_MAX)
+        self._has_forgotten |= forgotten is not None
 
     def _read_set(self, text: str, key: str) -> GtidSet:
         try:
@@ -299,8 +331,16 @@ class BackupImages:
             return
         position = LogCoordinates.of_file(body["binlog_file"], int(body["binlog_position"]))
         answer = self._judge_position(position)
-        if answer is HOLDS and backup_id == self._backup_id:
-            answer = self._not_at_validity_point(position)
+        if answer is HOLDS and backup_id in self._begun:
+            answer = self._not_at_validity_point(position, self._begun[backup_id])
+        elif answer is HOLDS and self._has_forgotten:
+            note_forgotten(
+                self._reporter,
+                rule,
+                what="backups",
+                kept=_BACKUPS_MAX,
+                at=f"image {backup_id}",
+            )
         if answer is HOLDS:
             answer = self._judge_set(position, executed)
         self._take(rule, backup_id, answer, position=position)
@@ -354,7 +394,7 @@ class BackupImages:
             return Broken("image_inside_group", witness=position)
         return HOLDS
 
-    def _not_at_validity_point(self, position: LogCoordinates) -> Answer:
+    def _not_at_validity_point(self, position: LogCoordinates, backup: _Backup) -> Answer:
         """Whether the log ended elsewhere while the zone was closed and empty.
 
         A server may have zones for other uses. Which one is the backup's is known by its validity
@@ -362,13 +402,16 @@ class BackupImages:
         """
         answers = [
             _stands_at(position, zone)
-            for name, zone in self._zones.items()
+            for name, zone in backup.zones.items()
             if zone.is_reached or (zone.is_closed and (zone.has_tables or not name))
         ]
         if HOLDS in answers:
             return HOLDS
         undecided = [answer for answer in answers if isinstance(answer, Undecided)]
-        return next(iter(undecided or answers), HOLDS)
+        answer = next(iter(undecided or answers), HOLDS)
+        if isinstance(answer, Broken) and not backup.is_alone:
+            return Undecided(BACKUPS_OVERLAP, step="image")
+        return answer
 
     def _judge_set(self, position: LogCoordinates, executed: GtidSet | None) -> Answer:
         """Whether the set has what was logged up to the position, and nothing else."""
@@ -395,7 +438,7 @@ class BackupImages:
 
     def interrupted(self) -> None:
         """The server ended, or records are missing: no backup goes on."""
-        self._backup_id = None
+        self._begun, self._has_forgotten = {}, False
 
 
 def _stands_at(position: LogCoordinates, zone: _Zone) -> Answer:

@@ -14,6 +14,8 @@ from tallystick.coordinates.rules.backup_coordinates import HEADER
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
+    Unended,
+    begin_run,
     note_forgotten,
     report_missing,
     step_missing,
@@ -23,7 +25,7 @@ from tallystick.coordinates.rules.statements import BACKUP_LOCKS
 from tallystick.coordinates.state_codec import COLLABORATOR
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tallystick.coordinates.audit.reporter import Reporter
 
@@ -61,49 +63,78 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
 
 _TABLES: Final = "tables"
 _BINLOG: Final = "binlog"
-_SESSIONS_MAX: Final = 64
+_BACKUPS_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class _Backup:
+    """A backup that has begun.
+
+    Attributes:
+        session: That holds its locks.
+        since: When it began.
+        taken: The locks that the session held then or took later.
+    """
+
+    session: str
+    since: int
+    taken: list[str]
 
 
 @dataclass(eq=False)
 class BackupLockSteps:
-    """The locks that the sessions of one instance's backups have taken since they began."""
+    """The locks that the sessions of one instance's backups have, or had since they began."""
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
-    _taken: dict[str, list[str]] = field(default_factory=dict)
-    """Session of a backup that has begun to its locks."""
+    _begun: dict[str, _Backup] = field(default_factory=dict)
+    """By the backup's id."""
     _has_forgotten: bool = False
     """Whether there were too many backups, which need not tell that they have ended."""
 
     def lock(self, body: Mapping[str, Any]) -> None:
         """Take one ``backup_lock`` record."""
-        session = str(body.get("session"))
-        if body.get("step") == "lock" and session in self._taken:
-            self._taken[session].append(str(body.get("lock")))
+        if body.get("step") != "lock":
+            return
+        for backup in self._begun.values():
+            if backup.session == str(body.get("session")):
+                backup.taken.append(str(body.get("lock")))
 
-    def backup(self, body: Mapping[str, Any], *, may_be_safe: bool) -> None:
+    def session_of(self, body: Mapping[str, Any]) -> str:
+        """The session of a ``backup`` record, "" where neither it nor its begin names one."""
+        begun = self._begun.get(str(body.get("backup_id")))
+        return str(body.get("session", "" if begun is None else begun.session))
+
+    def shares_session(self, body: Mapping[str, Any]) -> bool:
+        """Whether the session of a ``backup`` record is that of another backup that goes on."""
+        session = self.session_of(body)
+        others = (one for name, one in self._begun.items() if name != str(body.get("backup_id")))
+        return any(one.session == session for one in others)
+
+    def backup(
+        self, body: Mapping[str, Any], ts: int, *, held: Sequence[str], may_be_safe: bool
+    ) -> None:
         """Take one ``backup`` record.
 
         Args:
             body: The record.
+            ts: Its time.
+            held: The locks that its session holds.
             may_be_safe: Whether the server may have have_backup_safe_binlog_info.
         """
-        if "session" not in body:
-            return
-        step, session = body.get("step"), str(body["session"])
-        if step == "begin":
-            while len(self._taken) >= _SESSIONS_MAX:
-                del self._taken[next(iter(self._taken))]
-                self._has_forgotten = True
-            self._taken[session] = []
+        step, backup_id = body.get("step"), str(body.get("backup_id"))
+        if step == "begin" and "session" in body:
+            backup = _Backup(str(body["session"]), ts, list(held))
+            forgotten = begin_run(self._begun, backup_id, backup, _BACKUPS_MAX)
+            self._has_forgotten |= forgotten is not None
         elif step == "end":
-            self._taken.pop(session, None)
-        elif step == "image" and "coordinates_from" in body and session not in self._taken:
+            self._begun.pop(backup_id, None)
+        elif step == "image" and "coordinates_from" in body and backup_id not in self._begun:
             if self._has_forgotten:
                 note_forgotten(
                     self._reporter,
                     BACKUP_LOCK_STEPS_COMPLETE,
                     what="backups",
-                    kept=_SESSIONS_MAX,
+                    kept=_BACKUPS_MAX,
                     at=f"image {body.get('backup_id')}",
                 )
         elif step == "image" and "coordinates_from" in body:
@@ -114,7 +145,7 @@ class BackupLockSteps:
                 and body.get("binlog_copy") is None
             )
             needed = (_TABLES,) if header_suffices else (_TABLES, _BINLOG)
-            taken = self._taken[session]
+            taken = self._begun[backup_id].taken
             report_missing(
                 self._reporter,
                 BACKUP_LOCK_STEPS_COMPLETE,
@@ -124,7 +155,12 @@ class BackupLockSteps:
                 at=f"image {body.get('backup_id')}",
             )
 
+    def unended(self) -> Iterator[Unended]:
+        """The backups that go on."""
+        for name, backup in self._begun.items():
+            yield Unended(BACKUP_LOCK_STEPS_COMPLETE, f"backup {name}", backup.since)
+
     def interrupted(self) -> None:
         """The server ended its sessions, or records were lost."""
-        self._taken = {}
+        self._begun = {}
         self._has_forgotten = False

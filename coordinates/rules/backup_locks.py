@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.backup_lock_freeze import BACKUP_LOCKS_FREEZE_SCOPE
 from tallystick.coordinates.rules.families import Family
+from tallystick.coordinates.rules.online_backup import NO_METADATA_CHANGE_DURING_BACKUP
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import Forgotten, Unended
 from tallystick.coordinates.rules.registry import Case, Rule, register
@@ -92,10 +93,8 @@ _SESSIONS_MAX = 64
 class LockSession:
     """A session that holds backup locks, or held them for a backup that has not ended yet."""
 
-    held: list[str] = field(default_factory=list)
-    """Locks in the order of their taking."""
-    since: int = 0
-    """When it took the first of them."""
+    held: dict[str, int] = field(default_factory=dict)
+    """Locks in the order of their taking, with its time."""
     tables_at: LogCoordinates | None = None
     """End of the binary log when it got the table lock, None unknown."""
     executed: GtidSet = GtidSet.EMPTY
@@ -127,13 +126,11 @@ class BackupLockProtocol:
             baselines: What accepted rows said.
         """
         lock, name = str(body.get("lock")), str(body.get("session", ""))
-        at = f"backup locks of session {name or 'unknown'} at {ts}"
         if body.get("step") == "lock":
-            self._locked(lock, name, position, baselines, at)
-            self._note_time(name, ts)
+            self._locked(lock, name, position, baselines, ts)
             self._backup_lock_freeze.take(lock, position, ts)
         else:
-            self._unlocked(lock, name, at)
+            self._unlocked(lock, name, ts)
 
     def _locked(
         self,
@@ -141,7 +138,7 @@ class BackupLockProtocol:
         name: str,
         position: LogCoordinates | None,
         baselines: Baselines,
-        at: str,
+        ts: int,
     ) -> None:
         session = self._sessions.get(name)
         if session is None:
@@ -150,23 +147,17 @@ class BackupLockProtocol:
             session = self._sessions[name] = LockSession()
         if lock == "tables" and lock not in session.held:
             if "binlog" in session.held:
-                self._report_order("table_lock_second", "binlog lock, then table lock", name, at)
+                self._report_order("table_lock_second", "binlog lock, then table lock", name, ts)
             session.tables_at = position
             session.executed = baselines.executed or GtidSet.EMPTY
-        if lock not in session.held:
-            session.held.append(lock)
-
-    def _note_time(self, name: str, ts: int) -> None:
-        session = self._sessions[name]
-        if len(session.held) == 1:
-            session.since = ts
+        session.held.setdefault(lock, ts)
 
     def unended(self) -> Iterator[Unended]:
         """The locks that are held."""
         for name, session in self._sessions.items():
-            for lock in session.held:
+            for lock, since in session.held.items():
                 what = f"LOCK {lock.upper()} FOR BACKUP of session {name or 'unknown'}"
-                yield Unended(BACKUP_LOCK_PROTOCOL, what, session.since, lock == "binlog")
+                yield Unended(BACKUP_LOCK_PROTOCOL, what, since, lock == "binlog")
 
     def _forget_one(self) -> None:
         # One that holds nothing has nothing to release; its image is undecided without its lock.
@@ -178,41 +169,53 @@ class BackupLockProtocol:
                 self._reporter,
                 BACKUP_LOCK_PROTOCOL,
                 BACKUP_LOCKS_FREEZE_SCOPE,
+                NO_METADATA_CHANGE_DURING_BACKUP,
                 what="sessions with backup locks",
                 kept=_SESSIONS_MAX,
                 at=f"backup locks of session {name or 'unknown'}",
                 names=[f"{lock} {name}" for lock in held],
             )
 
-    def _unlocked(self, lock: str, name: str, at: str) -> None:
+    def _unlocked(self, lock: str, name: str, ts: int) -> None:
         self.forgotten.ended(f"{lock} {name}")
         session = self._sessions.get(name)
         if session is not None and lock in session.held:
-            session.held.remove(lock)
+            del session.held[lock]
             if lock == "tables" and "binlog" in session.held:
                 witness = "UNLOCK TABLES, then UNLOCK BINLOG"
-                self._report_order("table_lock_released_first", witness, name, at)
+                self._report_order("table_lock_released_first", witness, name, ts)
         else:
             # A lock without a session may be any session's.
             for other, known in self._sessions.items():
-                if lock in known.held and not (name and other):
-                    known.held.remove(lock)
+                if not (name and other):
+                    known.held.pop(lock, None)
         self._settle(lock)
 
-    def _report_order(self, case: str, witness: str, name: str, at: str) -> None:
-        broken = Broken(case, witness=witness, at=at, session=name or "unknown")
+    def _report_order(self, case: str, witness: str, name: str, ts: int) -> None:
+        session = name or "unknown"
+        at = f"backup locks of session {session} at {ts}"
+        broken = Broken(case, witness=witness, at=at, session=session)
         self._reporter.broken(BACKUP_LOCK_PROTOCOL, broken)
 
     def _settle(self, lock: str) -> None:
         if not any(lock in session.held for session in self._sessions.values()):
             self._backup_lock_freeze.taken.pop(lock, None)
 
-    def backup_ended(self, name: str, backup_id: str, *, failed: bool) -> None:
-        """The utility has ended: what it held is released, by itself or with its session."""
-        session = self._sessions.pop(name, None)
-        if session is None:
+    def backup_ended(self, name: str, backup_id: str, *, failed: bool, is_shared: bool) -> None:
+        """The utility has ended: what it held is released, by itself or with its session.
+
+        Args:
+            name: The session.
+            backup_id: The backup.
+            failed: Whether there is no backup.
+            is_shared: Whether another backup of the session goes on, whose locks these may be.
+        """
+        if is_shared:
             return
-        if session.held and not failed:
+        session = self._sessions.pop(name, None)
+        if failed:
+            self._sessions.pop("", None)  # a lock without a session may have been its own
+        elif session is not None and session.held:
             held = [f"LOCK {lock.upper()} FOR BACKUP" for lock in session.held]
             broken = Broken(
                 "ended_with_locks",
@@ -224,7 +227,7 @@ class BackupLockProtocol:
             )
             self._reporter.broken(BACKUP_LOCK_PROTOCOL, broken)
             # It is still held; another unlock, or the end of the session, will come.
-            self._sessions[name] = LockSession(held=session.held, since=session.since)
+            self._sessions[name] = LockSession(held=session.held)
         for lock in list(self._backup_lock_freeze.taken):
             self._settle(lock)
 
@@ -233,6 +236,10 @@ class BackupLockProtocol:
         self._backup_lock_freeze.log_began_anew()
         for session in self._sessions.values():
             session.tables_at = None
+
+    def holder(self, lock: str) -> str | None:
+        """A session that is known to hold a lock, "" where it has no name, None: there is none."""
+        return next((name for name, one in self._sessions.items() if lock in one.held), None)
 
     def session(self, name: str) -> LockSession | None:
         """What is known of a session whose backup has not ended."""

@@ -359,43 +359,20 @@ class EngineLockProtocol:
         reset(self)
 
 
-@dataclass(eq=False)
-class MetadataLockProtocol:
-    """The instance lock that a backup holds from its begin to its end."""
-
-    _reporter: Reporter = field(metadata=COLLABORATOR)
-    _holders: list[str] = field(default_factory=list)
-
-    @property
-    def is_held(self) -> bool:
-        """Whether any session holds it."""
-        return bool(self._holders)
-
-    def lock(self, body: Mapping[str, Any]) -> None:
-        """Take one ``backup_lock`` record."""
-        if body.get("lock") != "instance":
-            return
-        session = str(body.get("session"))
-        self._holders = [holder for holder in self._holders if holder != session]
-        if body.get("step") == "lock":
-            self._holders.append(session)
-
-    def statement(self, body: Mapping[str, Any], ts: int) -> None:
-        """Take one ``statement`` record."""
-        if body.get("type") != "ddl" or not self.is_held:
-            return
-        engine = body.get("engine", "a table")
-        self._reporter.broken(
-            NO_METADATA_CHANGE_DURING_BACKUP,
-            Broken(
-                "ddl_under_instance_lock",
-                witness=f"DDL, {engine}",
-                at=f"statement at {ts}",
-                session=self._holders[0],
-                engine=engine,
-            ),
-        )
-
-    def interrupted(self) -> None:
-        """The server ended and its locks are gone, or they are not known any more."""
-        self._holders = []
+def judge_metadata_change(
+    reporter: Reporter, body: Mapping[str, Any], ts: int, holder: str | None
+) -> None:
+    """Judge one ``statement`` record; ``holder``: a session that has the instance lock."""
+    if body.get("type") != "ddl" or holder is None:
+        return
+    engine = body.get("engine", "a table")
+    reporter.broken(
+        NO_METADATA_CHANGE_DURING_BACKUP,
+        Broken(
+            "ddl_under_instance_lock",
+            witness=f"DDL, {engine}",
+            at=f"statement at {ts}",
+            session=holder or "unknown",
+            engine=engine,
+        ),
+    )

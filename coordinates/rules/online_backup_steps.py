@@ -9,12 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.results import Severity
+from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
+    BACKUPS_OVERLAP,
     UNDECIDED_WHEN,
     Forgotten,
     Unended,
+    begin_run,
     report_missing,
     step_missing,
 )
@@ -26,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from tallystick.coordinates.audit.reporter import Reporter
-    from tallystick.coordinates.rules.online_backup import MetadataLockProtocol
+    from tallystick.coordinates.rules.backup_locks import BackupLockProtocol
 
 ZONE_STEPS_COMPLETE = register(
     Rule(
@@ -117,6 +119,24 @@ _INSTANCE: Final = "instance lock"
 _SEQUENCE: Final = ("commit", "unlock_tables")
 """What follows write_binlog before the ticket is dropped."""
 _THREADS_MAX: Final = 1_024
+_BACKUPS_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class _Backup:
+    """A backup that has begun and not ended.
+
+    Attributes:
+        since: When it began.
+        has_session: Whether it is one under backup locks, of which others name that it goes on.
+        is_alone: Whether no other went on at any moment of it: the steps are its own.
+        locked: Engines that were locked at a validity point since, None: there was none.
+    """
+
+    since: int
+    has_session: bool
+    is_alone: bool
+    locked: list[str] | None = None
 
 
 @dataclass(slots=True)
@@ -149,11 +169,11 @@ class OnlineBackupSteps:
     """The steps of one instance's online backups."""
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
-    _metadata_lock: MetadataLockProtocol = field(metadata=COLLABORATOR)
+    _backup_locks: BackupLockProtocol = field(metadata=COLLABORATOR)
     _knows_locks: bool = False
     """Whether every metadata lock that is held was seen to be taken."""
-    _backup_id: str | None = None
-    """Of the backup that has begun and not ended."""
+    _backups: dict[str, _Backup] = field(default_factory=dict)
+    """Those that have begun and not ended, by their ids."""
     _zones: dict[str, _Zone] = field(default_factory=dict)
     _engines: list[str] = field(default_factory=list)
     """Those that the backup has prelocked or locked."""
@@ -165,6 +185,7 @@ class OnlineBackupSteps:
     _at_validity_point: list[str] | None = None
     """Engines that were locked at the last validity point of this round, None: there was none."""
     forgotten: Forgotten = field(default_factory=Forgotten)
+    forgotten_backups: Forgotten = field(default_factory=Forgotten)
 
     # The zone
 
@@ -218,11 +239,15 @@ class OnlineBackupSteps:
         zone.unfinished.clear()
         self._report(ZONE_STEPS_COMPLETE, "validity_point", missing, at)
         is_recorded = self._engines or (zone.has_tickets and zone.names_tables)
-        if is_recorded and (self._knows_locks or self._backup_id is not None):
-            unlocked = [] if self._metadata_lock.is_held else [_INSTANCE]
+        if is_recorded and (self._knows_locks or self._backups):
+            locks = self._backup_locks
+            is_held = locks.holder("instance") is not None or bool(locks.forgotten)
+            unlocked = [] if is_held else [_INSTANCE]
             self._report(METADATA_LOCK_STEPS_COMPLETE, "validity_point", unlocked, at)
         self._demand_locked(self._engines, self._locked, "validity_point", at)
         self._at_validity_point = list(self._locked)
+        for backup in self._backups.values():
+            backup.locked = [*(backup.locked or ()), *self._locked]
 
     # Engines
 
@@ -266,7 +291,19 @@ class OnlineBackupSteps:
         missing = [engine for engine in engines if engine not in locked]
         locked += missing
         steps = [f"lock of {engine}" for engine in missing]
-        self._report(ENGINE_LOCK_STEPS_COMPLETE, step, steps, at)
+        mixed = next((name for name, one in self._backups.items() if not one.is_alone), None)
+        if mixed is None:
+            self._report(ENGINE_LOCK_STEPS_COMPLETE, step, steps, at)
+        elif missing and ENGINE_LOCK_STEPS_COMPLETE.name not in self._reporter.disabled:
+            self._reporter.note(
+                ObservationCode.COMPARISON_UNDECIDED,
+                BACKUPS_OVERLAP,
+                at=at,
+                rules=(ENGINE_LOCK_STEPS_COMPLETE,),
+                is_undecided=True,
+                backup=mixed,
+                step=step,
+            )
 
     # The backup
 
@@ -274,34 +311,74 @@ class OnlineBackupSteps:
         """Take one ``backup`` record of a backup at a validity point."""
         step, backup_id = body.get("step"), str(body.get("backup_id"))
         if step == "begin":
-            self._backup_id = backup_id
+            self._begin(backup_id, ts, has_session="session" in body)
+        elif step == "image":
+            backup = self._backups.get(backup_id)
+            locked = self._at_validity_point
+            if backup is not None and not backup.is_alone:
+                locked = backup.locked
+            if locked:
+                tables = body.get("tables") or ()
+                engines = dict.fromkeys(str(table.get("engine", "")).lower() for table in tables)
+                at = f"image {backup_id}"
+                self._demand_locked(filter(None, engines), locked, "image", at)
+        elif step == "end":
+            self.forgotten_backups.ended(backup_id)
+            is_known = self._backups.pop(backup_id, None) is not None
+            if is_known or "error" in body:
+                self._end(backup_id, is_broken_off="error" in body)
+
+    def _begin(self, backup_id: str, ts: int, *, has_session: bool) -> None:
+        is_alone = not (self._backups or self.forgotten_backups)
+        if is_alone:
             self._engines = list(self._locked)
             self._at_validity_point = None
-        elif step == "image" and self._at_validity_point:
-            tables = body.get("tables") or ()
-            engines = dict.fromkeys(str(table.get("engine", "")).lower() for table in tables)
-            at = f"image {backup_id}"
-            self._demand_locked(filter(None, engines), self._at_validity_point, "image", at)
-        elif step == "end" and backup_id == self._backup_id:
-            self._backup_id = None
-            if "error" not in body:
-                self._end(f"end of backup {backup_id}")
+        for other in self._backups.values():
+            other.is_alone = False
+        backup = _Backup(ts, has_session, is_alone)
+        forgotten = begin_run(self._backups, backup_id, backup, _BACKUPS_MAX)
+        if forgotten is not None:
+            self.forgotten_backups.drop(
+                self._reporter,
+                ZONE_STEPS_COMPLETE,
+                ENGINE_LOCK_STEPS_COMPLETE,
+                what="backups",
+                kept=_BACKUPS_MAX,
+                at=f"backup {forgotten}",
+                names=[forgotten],
+            )
+
+    def _end(self, backup_id: str, *, is_broken_off: bool) -> None:
+        """What is closed or locked since another backup goes on may be that one's."""
+        since = min((backup.since for backup in self._backups.values()), default=None)
+        at, subject = f"end of backup {backup_id}", f"Backup {backup_id}"
+        if not is_broken_off:
+            closed = [
+                zone
+                for zone in self._zones.values()
+                if zone.taken and zone.is_of_backup and (since is None or zone.closed_at < since)
+            ]
+            self._report(ZONE_STEPS_COMPLETE, "end", ["open"] if closed else [], at, subject)
+            for zone in closed:
+                zone.taken = []
+        if since is None or is_broken_off or self._locked_at < since:
+            unlock = ["unlock_all"] if self._locked and not is_broken_off else []
+            self._report(ENGINE_LOCK_STEPS_COMPLETE, "end", unlock, at, subject)
             self._locked, self._has_timed_out = [], False
 
-    def _end(self, at: str) -> None:
-        closed = [zone for zone in self._zones.values() if zone.taken and zone.is_of_backup]
-        self._report(ZONE_STEPS_COMPLETE, "end", ["open"] if closed else [], at)
-        for zone in closed:
-            zone.taken = []
-        unlock = ["unlock_all"] if self._locked else []
-        self._report(ENGINE_LOCK_STEPS_COMPLETE, "end", unlock, at)
-
-    def _report(self, rule: Rule, step: str, missing: list[str], at: str) -> None:
-        subject = "The backup" if self._backup_id is None else f"Backup {self._backup_id}"
+    def _report(
+        self, rule: Rule, step: str, missing: list[str], at: str, subject: str = ""
+    ) -> None:
+        if not subject:
+            name, *others = self._backups or ("",)
+            subject = f"Backup {name}" if name and not others else "The backup"
         report_missing(self._reporter, rule, subject=subject, step=step, missing=missing, at=at)
 
     def unended(self) -> Iterator[Unended]:
-        """The zones that are closed, and the engines that are locked."""
+        """The backups that go on, the zones that are closed, and the engines that are locked."""
+        for name, backup in self._backups.items():
+            if not backup.has_session:
+                yield Unended(ZONE_STEPS_COMPLETE, f"backup {name}", backup.since)
         for name, zone in self._zones.items():
             if zone.taken and zone.is_of_backup:
                 what = f"the closing of zone {name}" if name else "the closing of the commit zone"

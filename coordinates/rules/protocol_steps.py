@@ -8,8 +8,9 @@ incomplete.
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.families import Lack
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 
 UNDECIDED_WHEN = (
     "the first step of the run was not observed, the journal has a gap in it or ends before the"
-    " step that demands another, or the run was broken off by an error, a kill or the server's end"
+    " step that demands another, or the run was broken off by an error, a kill or the server's end;"
+    " a run that has begun and not ended is named in each collection"
 )
 
 
@@ -45,8 +47,27 @@ HELD_LONG = reason(
     " still to come",
     Lack.BACKUP,
 )
+BACKUPS_OVERLAP = reason(
+    "backups_overlap",
+    "backup {backup} and another one had begun and not ended, and what {step} lacks may be the"
+    " other one's",
+    Lack.BACKUP,
+)
 HELD_LONG_US = 10_000_000
 """A backup holds what commits wait for only while it notes coordinates."""
+
+
+class _Begun(typing.Protocol):
+    """A run that has begun.
+
+    Attributes:
+        since: When.
+    """
+
+    since: int
+
+
+Run = TypeVar("Run", bound=_Begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +88,42 @@ class Unended:
     stops_commits: bool = False
     collection_id: str = ""
 
+    @property
+    def takes_long(self) -> bool:
+        """Whether it may take longer than moments."""
+        return not self.stops_commits
+
     def undecided(self, ts: int) -> Undecided:
         """Why its rule is undecided at a moment."""
         held = ts - self.since
         if self.stops_commits and held > HELD_LONG_US:
             return Undecided(HELD_LONG, what=self.what, held=held)
         return Undecided(NOT_ENDED, what=self.what)
+
+
+def begin_run(runs: dict[str, Run], name: str, run: Run, most: int) -> str | None:
+    """A run begins.
+
+    One that has begun under its name and not ended goes on under a name that no step has: only what
+    ends all runs ends it.
+
+    Args:
+        runs: Those that have begun and not ended, by name; changed in place.
+        name: Its name.
+        run: The run.
+        most: How many are remembered.
+
+    Returns:
+        The name of the one that is forgotten for it.
+    """
+    before = runs.pop(name, None)
+    if before is not None:
+        runs[f"{name} of {before.since}"] = before
+    forgotten = next(iter(runs)) if len(runs) >= most else None
+    if forgotten is not None:
+        del runs[forgotten]
+    runs[name] = run
+    return forgotten
 
 
 @dataclass(frozen=True, slots=True)

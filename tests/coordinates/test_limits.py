@@ -57,7 +57,9 @@ LIMITS = {
     "anonymous groups": Limit(
         "applied_start_forgotten", {f"{RULES}.applied_groups.REMEMBERED_MAX": 1}
     ),
-    "sessions of backups": Limit(FORGOTTEN, {f"{RULES}.backup_lock_steps._SESSIONS_MAX": 1}),
+    "backups under locks": Limit(FORGOTTEN, {f"{RULES}.backup_lock_steps._BACKUPS_MAX": 1}),
+    "backups with images": Limit(FORGOTTEN, {f"{RULES}.backup_images._BACKUPS_MAX": 1}),
+    "backups that go on": Limit(FORGOTTEN, {f"{RULES}.online_backup_steps._BACKUPS_MAX": 1}),
     "sessions with locks": Limit(FORGOTTEN, {f"{RULES}.backup_locks._SESSIONS_MAX": 1}),
     "collections": Limit(FORGOTTEN, {f"{RULES}.collection.OPEN_MAX": 1}),
     "steps of collections": Limit(FORGOTTEN, {f"{RULES}.collection_steps._RUNS_MAX": 1}),

@@ -19,6 +19,7 @@ class Unended(NamedTuple):
     stops_commits: bool
 
 
+_BACKUP = {"kind": "backup", "backup_id": "monday"}
 _ENGINE = {"kind": "engine_lock"}
 _COLLECTION = {"kind": "collection", "collection_id": "of somebody", "session": 7}
 UNENDED = {
@@ -45,6 +46,18 @@ UNENDED = {
         ({**_ENGINE, "step": "begin"}, {**_ENGINE, "step": "lock", "engine": "InnoDB"}),
         {**_ENGINE, "step": "unlock_all"},
         stops_commits=True,
+    ),
+    "backup": Unended(
+        "zone_steps_complete",
+        ({**_BACKUP, "step": "begin", "tables": ["shop.a"]},),
+        {**_BACKUP, "step": "end"},
+        stops_commits=False,
+    ),
+    "backup under locks": Unended(
+        "backup_lock_steps_complete",
+        ({**_BACKUP, "step": "begin", "session": 7},),
+        {**_BACKUP, "step": "end", "session": 7},
+        stops_commits=False,
     ),
     "collection": Unended(
         "collection_steps_complete",
@@ -100,6 +113,21 @@ def test_what_does_not_end_is_named(name: str, ends: str) -> None:
     assert result.broken == []
     at_end = [one.rules for one in result.observations if one.reason == "steps_not_ended"]
     assert at_end == ([(rule,)] if ends == "never" else [])
+
+
+def test_each_lock_is_held_since_it_was_taken() -> None:
+    """A table lock may be held for hours: neither does it hide the binlog lock nor age it."""
+    journal = Journal().begin().groups(2)
+    lock = {"kind": "backup_lock", "step": "lock", "session": 7}
+    journal.record(**lock, lock="tables")
+    journal.wait(3_600)
+    journal.record(**lock, lock="binlog")
+    journal.row()
+    journal.wait(11)
+    journal.row()
+    result = audit(journal)
+    said = [[one.reason for one in cut.undecided if "lock" in one.rule] for cut in result.cuts]
+    assert said == [["steps_not_ended"], ["held_long"]]
 
 
 @pytest.mark.parametrize("step", ["end", "crash", None])
