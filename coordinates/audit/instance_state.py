@@ -249,6 +249,7 @@ class InstanceState:
             self.online_backup_steps.forgotten,
             self.online_backup_steps.forgotten_backups,
             self.backup_locks.forgotten,
+            self.clone_steps.forgotten,
             self.persistence.forgotten,
         ):
             yield from forgotten.undecided()

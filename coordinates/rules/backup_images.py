@@ -91,8 +91,8 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
         undecided_when=(
             "the binary log around the position was not seen or is no longer remembered, the image"
             " has no position or no GTID set, or the server executes groups that it does not log."
-            " Without the steps of the commit zone the position of the validity point is not judged;"
-            " where two backups went on at once it is undecided when it is another one"
+            " Without the steps of the commit zone the position of the validity point is not"
+            " judged; where two backups went on at once, another position is undecided"
         ),
         sources=("WL#3576, requirements 1 and 3; Solution with a critical zone",),
         remedy=(

@@ -264,6 +264,8 @@ class CloneProtocol:
     _data_dropped: bool = False
     """Whether a clone has dropped data, and none has completed since."""
     _is_failed: bool = False
+    _given_to: str = ""
+    """Who takes the clone that this server gives: it begins when the one before it is over."""
 
     def time_anew(self) -> None:
         """How long ago commits were blocked is not known: it is not timed."""
@@ -274,18 +276,31 @@ class CloneProtocol:
         step = body.get("step")
         at = f"clone {step} at {ts}"
         if body.get("role") == "donor":
-            self._donor_stepped(body, at, ts)
+            peer = str(body.get("peer", ""))
+            if step == "begin":
+                self._given_to = peer
+            if not (peer and self._given_to) or peer == self._given_to:
+                self._donor_stepped(body, at, ts)
         elif body.get("role") == "recipient":
-            self._recipient_stepped(body)
-        if step == "begin":
-            self._stage = -1
-            self._blocked_at = None
-        elif step == "version":
-            self._judge_versions(body, at)
-        elif step == "stage":
-            self._enter_stage(str(body.get("stage", "")).upper(), at)
-        elif step == "donor_blocked":
+            self._recipient_stepped(body, at)
+
+    # The donor
+
+    def _donor_stepped(self, body: Mapping[str, Any], at: str, ts: int) -> None:
+        step = body.get("step")
+        if step in ("prepared_awaited", "begin", "end", "order_released"):
+            # Groups that were prepared before the order was forced may still pass each other.
+            self._is_ordered = step == "prepared_awaited"
+            self._page = None
+        if step in ("commit", "position_read") and self._is_ordered:
+            self._page_written(body, at)
+        if step == "donor_blocked":
+            self.blocks_xa = body.get("blocks") == "xa"
             self._blocked_at = ts
+        elif step in ("begin", "donor_released", "end"):
+            self.blocks_xa = False
+        if step == "begin":
+            self._blocked_at = None
         elif step == "donor_released" and self._blocked_at is not None:
             spent = ts - self._blocked_at
             self._blocked_at = None
@@ -299,8 +314,6 @@ class CloneProtocol:
                 )
                 excess_us = spent - DONOR_BLOCKED_US_MAX + 1
                 self._reporter.broken(CLONE_PROTOCOL, broken, excess_us=excess_us)
-        elif step == "end":
-            self._stage = None
 
     def _judge_versions(self, body: Mapping[str, Any], at: str) -> None:
         donor, recipient = (body.get(f"{role}_version") or "" for role in ("donor", "recipient"))
@@ -326,21 +339,6 @@ class CloneProtocol:
             )
             self._reporter.broken(CLONE_PROTOCOL, broken)
         self._stage = number
-
-    # The donor
-
-    def _donor_stepped(self, body: Mapping[str, Any], at: str, ts: int) -> None:
-        step = body.get("step")
-        if step in ("prepared_awaited", "begin", "end", "order_released"):
-            # Groups that were prepared before the order was forced may still pass each other.
-            self._is_ordered = step == "prepared_awaited"
-            self._page = None
-        if step in ("commit", "position_read") and self._is_ordered:
-            self._page_written(body, at)
-        if step == "donor_blocked":
-            self.blocks_xa = body.get("blocks") == "xa"
-        elif step in ("begin", "donor_released", "end"):
-            self.blocks_xa = False
 
     def _page_written(self, body: Mapping[str, Any], at: str) -> None:
         position = body.get("binlog_position")
@@ -388,19 +386,25 @@ class CloneProtocol:
 
     # The recipient
 
-    def _recipient_stepped(self, body: Mapping[str, Any]) -> None:
+    def _recipient_stepped(self, body: Mapping[str, Any], at: str) -> None:
         step = body.get("step")
         if step == "begin":
+            self._stage = -1
             self._is_failed = False
             self._replaces_data = body.get("destination") == OWN_DATA
+        elif step == "version":
+            self._judge_versions(body, at)
         elif step == "stage":
             stage = str(body.get("stage", "")).upper()
+            self._enter_stage(stage, at)
             if stage in STAGES[: STAGES.index("RESTART")]:
                 self._data_dropped = self._replaces_data
         elif step == "recovered" or (step == "end" and body.get("error") is None):
             self._data_dropped = False
         elif step == "end":
             self._is_failed = True
+        if step == "end":
+            self._stage = None
 
     def channel_administered(self, channel: str, action: str, ts: int) -> None:
         """Take one ``channel`` record."""

@@ -13,8 +13,10 @@ from tallystick.coordinates.rules.clone import OWN_DATA, STAGES
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
+    Forgotten,
     Protocol,
     Unended,
+    begin_run,
     report_missing,
     step_missing,
 )
@@ -103,19 +105,46 @@ _SYNCHRONIZING: Final = frozenset({*_BEFORE, *_AFTER})
 """Steps of which a donor that records one records all."""
 
 
+_CLONES_MAX: Final = 64
+
+
+@dataclass(slots=True)
+class _Given:
+    """A clone that the instance gives: when it began, and the donor's steps in force."""
+
+    since: int
+    steps: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class _Taken:
+    """A clone that the instance takes.
+
+    Attributes:
+        since: When it began.
+        replaces_data: Whether it replaces the instance's own data.
+        stages: Those it has entered.
+        is_over: Whether a start has ended it, so that nobody waits for its end.
+    """
+
+    since: int
+    replaces_data: bool
+    stages: list[str] = field(default_factory=list)
+    is_over: bool = False
+
+
 @dataclass(eq=False)
 class CloneSteps:
-    """The steps of the clone that an instance gives, and of the one that it takes."""
+    """The steps of the clones that an instance gives and takes, each by the name of its peer.
+
+    A server has one clone at a time; one that begins shows that the one before it is over, not that
+    it has ended as it should.
+    """
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
-    _given: list[str] | None = None
-    """Steps of the donor since its begin, None: not known."""
-    _taken: list[str] | None = None
-    """Stages of the recipient since its begin, None: not known."""
-    _replaces_data: bool = False
-    _given_at: int = 0
-    _taken_at: int | None = None
-    """When the recipient's clone began, None: it is not known to go on."""
+    _given: dict[str, _Given] = field(default_factory=dict)
+    _taken: dict[str, _Taken] = field(default_factory=dict)
+    forgotten: Forgotten = field(default_factory=Forgotten)
 
     def step(self, body: Mapping[str, Any], ts: int, *, logs: bool) -> None:
         """Take one ``clone`` record.
@@ -134,13 +163,15 @@ class CloneSteps:
     def _donor_stepped(self, body: Mapping[str, Any], ts: int) -> None:
         step = str(body.get("step"))
         if step == "begin":
-            self._given, self._given_at = [], ts
+            name = begin_run(self._given, _peer(body), _Given(ts), _CLONES_MAX)
+            self._forget(name, CLONE_DONOR_STEPS_COMPLETE)
             return
-        given = self._given
-        if given is None:
+        name = _name(self._given, body)
+        if name is None:
             return
+        given = self._given[name].steps
         if step == "end":
-            self._given = None
+            del self._given[name]
             if body.get("error") is not None or _SYNCHRONIZING.isdisjoint(given):
                 return
         if step in _SYNCHRONIZING or step == "end":
@@ -150,23 +181,32 @@ class CloneSteps:
     def _recipient_stepped(self, body: Mapping[str, Any], ts: int) -> None:
         step = str(body.get("step"))
         if step == "begin":
-            self._taken, self._taken_at = [], ts
-            self._replaces_data = body.get("destination") == OWN_DATA
+            taken = _Taken(ts, body.get("destination") == OWN_DATA)
+            name = begin_run(self._taken, _peer(body), taken, _CLONES_MAX)
+            self._forget(name, CLONE_RECIPIENT_STEPS_COMPLETE)
             return
-        if step in ("end", "refused"):
-            self._taken_at = None
-        taken = self._taken
-        if taken is None:
+        name = _name(self._taken, body)
+        if name is None:
             return
+        taken = self._taken[name]
+        stages = taken.stages
         if step == "stage":
-            taken.append(str(body.get("stage", "")).upper())
+            stages.append(str(body.get("stage", "")).upper())
+        elif step == "refused" and not stages:
+            del self._taken[name]
         elif step == "end":
-            self._taken = None
-            numbers = [number for number, stage in enumerate(STAGES) if stage in taken]
+            del self._taken[name]
+            numbers = [number for number, stage in enumerate(STAGES) if stage in stages]
             if numbers and body.get("error") is None:
-                first = 0 if self._replaces_data else numbers[0]
-                missing = [stage for stage in STAGES[first : numbers[-1]] if stage not in taken]
+                first = 0 if taken.replaces_data else numbers[0]
+                missing = [stage for stage in STAGES[first : numbers[-1]] if stage not in stages]
                 self._report(CLONE_RECIPIENT_STEPS_COMPLETE, body, step, missing, ts)
+
+    def _forget(self, name: str | None, rule: Rule) -> None:
+        if name is not None:
+            self.forgotten.drop(
+                self._reporter, rule, what="clones", kept=_CLONES_MAX, at=f"clone with {name}"
+            )
 
     def _report(
         self, rule: Rule, body: Mapping[str, Any], step: str, missing: list[str], ts: int
@@ -182,15 +222,31 @@ class CloneSteps:
         )
 
     def unended(self) -> Iterator[Unended]:
-        """The clone that the instance gives, and the one that it takes."""
-        if self._given is not None:
-            yield Unended(CLONE_DONOR_STEPS_COMPLETE, "the clone as its donor", self._given_at)
-        if self._taken_at is not None:
-            what = "the clone as its recipient"
-            yield Unended(CLONE_RECIPIENT_STEPS_COMPLETE, what, self._taken_at)
+        """The clones that the instance gives, and those that it takes."""
+        for name, given in self._given.items():
+            what = "the clone as its donor" + (f" for {name}" if name else "")
+            yield Unended(CLONE_DONOR_STEPS_COMPLETE, what, given.since)
+        for name, taken in self._taken.items():
+            what = "the clone as its recipient" + (f" from {name}" if name else "")
+            if not taken.is_over:
+                yield Unended(CLONE_RECIPIENT_STEPS_COMPLETE, what, taken.since)
 
     def started(self, data_lineage: str | None) -> None:
         """A start ends a donor's clone; a recipient's goes on in the one over the cloned data."""
-        self._given = None
-        if data_lineage != "cloned":
-            self._taken_at = None
+        self._given, self.forgotten = {}, Forgotten()
+        for name in list(self._taken)[:-1]:
+            del self._taken[name]
+        for taken in self._taken.values():
+            taken.is_over |= data_lineage != "cloned"
+
+
+def _peer(body: Mapping[str, Any]) -> str:
+    return str(body.get("peer", ""))
+
+
+def _name(runs: Mapping[str, object], body: Mapping[str, Any]) -> str | None:
+    """Of the run that a step belongs to: a name that it or the begin lacks is of the last one."""
+    peer, last = _peer(body), next(reversed(list(runs)), None)
+    if peer in runs:
+        return peer
+    return last if not (peer and last) else None
