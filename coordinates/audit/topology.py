@@ -102,6 +102,12 @@ class Fleet:
         """All instances, but for one."""
         return [one for name, one in self._timelines.items() if name != but]
 
+    def numbering(self, uuids: Iterable[str], ts: int) -> list[InstanceTimeline]:
+        """The instances that have, or had by `ts`, one of some ``server_uuid``."""
+        names = sorted({name for one in uuids for name in self.holders.get(one, ())})
+        timelines = [self._timelines[name] for name in names]
+        return [one for one in timelines if not set(one.uuids_until(ts)).isdisjoint(uuids)]
+
     def keys_of(self, instance_id: str, ts: int) -> frozenset[str]:
         """The source keys that an instance has until `ts`."""
         uuids = self._timelines[instance_id].uuids_until(ts)

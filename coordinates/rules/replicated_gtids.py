@@ -60,6 +60,13 @@ OF_FORMER_SOURCE = reason(
     " then may have brought them",
     Lack.SERVER,
 )
+FORMER_SOURCE_NAMED = reason(
+    "executed_of_former_source_named",
+    "{count:n GTID} of {servers:list} {count:was|were} executed before the journal began, as an"
+    " earlier collection has named: a channel that was gone by then may have brought"
+    " {count:it|them}",
+    Lack.SERVER,
+)
 SOURCE_EXECUTED_UNKNOWN = reason(
     "source_executed_unknown",
     "not everything that the source has executed is known",
@@ -233,7 +240,9 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
         " the replica's row, or it logs anonymous groups, to which a channel with"
         " ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS gives GTIDs of the replica's own; or the GTIDs"
         " are of a server of which its sources have none, and were executed before the replica's"
-        " journal began: a channel that was gone by then may have brought them"
+        " journal began: a channel that was gone by then may have brought them. It has, where that"
+        " server is observed and knows them; else they leave the collection undecided that shows"
+        " them first, and later ones list them"
     ),
     sources=(
         "Vitess issue 17254",
@@ -308,15 +317,20 @@ def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
         return Undecided(MAY_ASSIGN_GTIDS)
     if is_of_another_log or _is_older_than_an_upstream(row, against):
         return Undecided(LOG_UNKNOWN_THEN)
-    return _report_errant(fresh, row, against)
+    return _report_errant(fresh, rest & against.memory.reported, row, against)
 
 
-def _report_errant(fresh: GtidSet, row: ReplicaExecuted, against: Against) -> Compared:
+def _report_errant(
+    fresh: GtidSet, reported: GtidSet, row: ReplicaExecuted, against: Against
+) -> Compared:
     """Of what no source knows, that which no channel can have brought before the journal began."""
     former = _of_former_sources(fresh, row, against)
     fresh = fresh - former
     if not fresh:
-        return Undecided(OF_FORMER_SOURCE, servers=_uuids(former))
+        unknown = _without_their_servers(former, row, against)
+        if isinstance(unknown, Waiting):
+            return unknown
+        return _leave_former(unknown, reported, row, against)
     names = sorted(source.instance_id for source in against.sources)
     return against.report(
         fresh,
@@ -327,6 +341,40 @@ def _report_errant(fresh: GtidSet, row: ReplicaExecuted, against: Against) -> Co
             sources=names,
         ),
     )
+
+
+def _leave_former(
+    former: GtidSet, reported: GtidSet, row: ReplicaExecuted, against: Against
+) -> Compared:
+    """What came before the journal began stays as it is: it is in doubt once, and listed then."""
+    memory, servers = against.memory, _uuids(former)
+    if former - memory.doubted:
+        answer = Undecided(OF_FORMER_SOURCE, servers=servers)
+        return against.remember(answer, doubted=memory.doubted | former)
+    still = _without_upstreams(reported, row, against)
+    if isinstance(still, Waiting) or still:
+        return STILL_BROKEN
+    if not former:
+        return HOLDS
+    return Undecided(FORMER_SOURCE_NAMED, servers=servers, count=former.count())
+
+
+def _without_their_servers(
+    former: GtidSet, row: ReplicaExecuted, against: Against
+) -> GtidSet | Waiting:
+    """GTIDs that the server has which numbered them were not made on the replica."""
+    ts = row.at.ts
+    for server in against.fleet.numbering(_uuids(former), ts):
+        if server.instance_id == row.instance_id:
+            continue
+        state = server.states.knowing(ts)
+        if state is not None:
+            own = server.uuids_until(ts)
+            has = state.logged | state.beyond
+            former = former - GtidSet(chain.from_iterable(has.restrict(one) for one in own))
+        elif not against.is_overdue:
+            return Waiting(SOURCE_EXECUTED_UNKNOWN)
+    return former
 
 
 def _assigned_of_sources(row: ReplicaExecuted, against: Against) -> GtidSet:

@@ -291,11 +291,42 @@ class TestNoErrantGtids:
         output = audit(other, source, replica)
         assert [one.witness for one in output.findings] == ([] if may_be else [gtid])
         found = [one.check for one in output.checks if one.check.rule == "no_errant_gtids"]
-        assert may_be == (found[-1].reason == "executed_of_former_source")
+        reasons = ["executed_of_former_source", "executed_of_former_source_named"]
+        assert [one.reason for one in found if one.reason in reasons] == reasons * may_be
+        if may_be:
+            assert [is_optional(one, "CONSISTENT") for one in found[-2:]] == [False, True]
         replica.status(f"{A}:1-3,{gtid},{C}:7", replica.says(source))
         source.status(f"{A}:1-3")
         findings = audit(other, source, replica).findings
         assert [one.witness for one in findings] == [*([] if may_be else [gtid]), f"{C}:7"]
+
+    @pytest.mark.parametrize("has", ["", "1", "1-2"])
+    def test_gtids_of_a_server_that_is_observed(self, has):
+        """What the server knows that numbered them, the replica did not make."""
+        source, replica = fleet_of_two()
+        former = Journal(source.clock, "o", OTHER, 4)
+        former.boot()
+        former.open_file()
+        replica.status(f"{A}:1-3,{OTHER}:1-2", replica.says(source))
+        source.status(f"{A}:1-3")
+        former.status(f"{OTHER}:{has}" if has else "")
+        output = audit(former, source, replica)
+        found = [one.check for one in output.checks if one.check.rule == "no_errant_gtids"]
+        assert names(output) == []
+        assert found[-1].reason == ("" if has == "1-2" else "executed_of_former_source")
+
+    def test_what_is_named_once_hides_no_breach(self):
+        """An errant GTID stays broken beside those of a former source, which later rows list."""
+        source, replica = fleet_of_two()
+        replica.status(f"{A}:1-3,{C}:1", replica.says(source))
+        for _ in range(3):
+            replica.log(f"{B}:1")
+            replica.status(f"{A}:1-3,{B}:1,{C}:1", replica.says(source))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        found = [one.check for one in output.checks if one.check.rule == "no_errant_gtids"]
+        assert [one.witness for one in output.findings] == [f"{B}:1"]
+        assert [one.outcome.value for one in found] == ["undecided", "broken", "broken", "broken"]
 
     def test_a_source_that_was_promoted_before_it_had_all_of_the_former_one(self):
         """That one is gone before the journals begin; the other replica has more of it."""
