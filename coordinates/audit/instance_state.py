@@ -251,6 +251,7 @@ class InstanceState:
             self.backup_locks.forgotten,
             self.clone_steps.forgotten,
             self.persistence.forgotten,
+            self.persistence.forgotten_gaps,
         ):
             yield from forgotten.undecided()
 

@@ -16,6 +16,7 @@ from tallystick.coordinates.audit.row_rules import judge_channels, judge_instanc
 from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
+from tallystick.coordinates.rules.applied_groups import START_FORGOTTEN
 from tallystick.coordinates.rules.backup_coordinates import (
     HeaderUnderLock,
 )
@@ -76,7 +77,8 @@ _OF_FIELDS = {
 REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_boundary)
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
 NOT_CONSISTENT = DISTURBED | {
-    SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code
+    SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
+    START_FORGOTTEN.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
 not seen, the row may lack a channel, or a limit dropped what may hide a breach, or
@@ -139,6 +141,11 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     )
     evidence = judge_instance(row)
     _leave_unseen_undecided(audit, checks)
+    asked_at = waiting.body["asked_at"]
+    surely_at = asked_at
+    if waiting.body["received_at"] is None and isinstance(asked_at, int):
+        surely_at -= TOLERANCE_US  # it is by another clock, which may be ahead
+    audit.persistence.table_read(state, surely_at, waiting.ts)
     for rule, undecided in audit.forgotten_steps():
         checks.take(rule, undecided)
     # Of a rule's reasons the first counts.
@@ -155,11 +162,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     locks = audit.backup_lock_freeze
     if is_backup_safe and locks.freezes_tables:
         checks.ask(_HEADER, HeaderUnderLock(state.trx_sys, locks.tables_locked_at))
-    locks.row(state, waiting.body["asked_at"], collection_id)
-    asked_at = waiting.body["asked_at"]
-    surely_at = asked_at
-    if waiting.body["received_at"] is None and isinstance(asked_at, int):
-        surely_at -= TOLERANCE_US  # it is by another clock, which may be ahead
+    locks.row(state, asked_at, collection_id)
     table = audit.persistence.gtid_table(state, asked_at, surely_at, audit.binlog.previous)
     checks.ask(_GTID_TABLE, table)
     audit.persistence.row_read(state.position, waiting.ts)

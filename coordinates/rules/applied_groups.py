@@ -135,7 +135,7 @@ class AppliedGroups:
         boots: How many starts there were.
         resumed: For each channel, the furthest position executed at the last start.
         edges: For each channel the origin of what is there, until it is judged what followed it.
-        forgotten: Channels in which it was forgotten before.
+        forgotten: Channels in which it was forgotten before: only the next start is judged again.
         has_gaps: Channels in which transactions are missing away from any start: filters leave
             them out there.
     """
@@ -160,6 +160,9 @@ class AppliedGroups:
                 self._receive(event)
             else:
                 self._log(event, own_server_id)
+        # Not before: both logs show together whether an edge was passed.
+        self._forget_oldest(self.received)
+        self._forget_oldest(self.logged)
 
     def _receive(self, event: FleetEvent) -> None:
         arrays, body = event.arrays, event.body
@@ -186,7 +189,6 @@ class AppliedGroups:
                 self.received[origin] = _Received(channel, source_end, kind == EventType.XID)
             elif known.channel != channel or not _is_same_end(known.end, source_end):
                 known.is_ambiguous = True
-        self._forget_oldest(self.received)
 
     def _log(self, event: FleetEvent, own_server_id: int | None) -> None:
         arrays = event.arrays
@@ -203,15 +205,31 @@ class AppliedGroups:
                 self.logged.setdefault(origin, []).append(
                     (event.body["file_number"], end, self.boots)
                 )
-        self._forget_oldest(self.logged)
 
     def _forget_oldest(self, remembered: dict[Origin, Any]) -> None:
         while len(remembered) > REMEMBERED_MAX:
             oldest = next(iter(remembered))
-            del remembered[oldest]
             for channel in [name for name, edge in self.edges.items() if edge == oldest]:
                 del self.edges[channel]
-                self.forgotten.add(channel)
+                if not self._is_passed(channel, oldest):
+                    self.forgotten.add(channel)
+            del remembered[oldest]
+
+    def _is_passed(self, channel: str, edge: Origin) -> bool:
+        """Whether the applier went on right after what was there at the start."""
+        last = self.received.get(edge)
+        if last is None or {boot for *_, boot in self.logged.get(edge, ())} & {self.boots}:
+            return False
+        following = next(
+            (
+                origin
+                for origin, one in self.received.items()
+                if one.channel == channel and one.is_judged and one.end > last.end
+            ),
+            None,
+        )
+        boots = [] if following is None else [boot for *_, boot in self.logged.get(following, ())]
+        return boots == [self.boots]
 
     def _number_anew(self) -> None:
         """Files of another base name follow: all that was logged is in an older file."""
@@ -284,12 +302,11 @@ class AppliedGroups:
         omitted = [] if is_filtered or is_wrapped else self._omitted(channel, executed, mine)
         case, what = ("applied_again", "again") if twice else ("applied_not_at_all", "left out")
         found = twice or omitted
-        is_forgotten = channel in self.forgotten
         self._settle(channel, mine)
         if not found and is_wrapped and not is_filtered:
             return Undecided(POSITION_WRAPPED)
         if not found:
-            return Undecided(START_FORGOTTEN) if is_forgotten else HOLDS
+            return Undecided(START_FORGOTTEN) if channel in self.forgotten else HOLDS
         for _, received in found:
             received.is_reported = True
         first = _text(found[0][1].end)
@@ -297,7 +314,6 @@ class AppliedGroups:
 
     def _settle(self, channel: str, mine: list[tuple[Origin, _Received]]) -> None:
         """What followed the start was judged, if anything did."""
-        self.forgotten.discard(channel)
         last = self.resumed.get(channel)
         if channel in self.edges and any(
             last is not None and received.end > last and origin in self.logged

@@ -22,7 +22,7 @@ from tallystick.coordinates.rules.gtid_table import (
     gtid_table_has_closed_files,
 )
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import Forgotten, note_forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import GTID_TABLE, not_executed, sql
 from tallystick.coordinates.state_codec import COLLABORATOR
@@ -246,6 +246,8 @@ class GtidPersistence:
     """Writes since the observation began, as far as that matters."""
     forgotten: Forgotten = field(default_factory=Forgotten)
     """So many GTIDs waited that one was left out, which a write may yet have."""
+    forgotten_gaps: Forgotten = field(default_factory=Forgotten)
+    """So many gaps were between those written that some were dropped."""
     _is_late: bool = False
     """Whether it was reported that the oldest one waits too long."""
     _file: tuple[str, int, int] | None = None
@@ -340,7 +342,7 @@ class GtidPersistence:
             )
             self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
         if not self._persisted.add(written - early, ts):
-            note_forgotten(
+            self.forgotten_gaps.drop(
                 self._reporter,
                 gtid_table_has_closed_files,
                 UNDO_GTIDS_RECOVERED,
@@ -438,6 +440,8 @@ class GtidPersistence:
         if self.awaits_start and is_told:
             self._judge_found(f"{table},{undo or ''}", ts, gone)
         self._forget()
+        self._persisted.started()
+        self.forgotten_gaps = Forgotten()
         self.may_lose_redo = False
         self._persister_steps.started(tells_undo=isinstance(undo, str))
 
@@ -494,6 +498,20 @@ class GtidPersistence:
             persisted=self._persisted.before(surely_at),
         )
 
+    def table_read(self, state: ServerState, surely_at: object, ts: int) -> None:
+        """A row may show that the table has what was dropped.
+
+        Args:
+            state: The row.
+            surely_at: As of ``gtid_table``.
+            ts: The row's moment.
+        """
+        table, executed = state.gtid_table, state.executed
+        if not self.forgotten_gaps or table is None or executed is None:
+            return
+        if self._persisted.found(table, executed, surely_at, ts):
+            self.forgotten_gaps = Forgotten()
+
     def row_read(self, position: LogCoordinates | None, ts: int) -> None:
         """Remember the file that a row names."""
         if position is not None:
@@ -513,7 +531,7 @@ class GtidPersistence:
         self._forget()
         self._trx_num_gtid = 0
         self._file = None
-        self._persisted = PersistedGtids()
+        self._persisted, self.forgotten_gaps = PersistedGtids(), Forgotten()
         self._persister_steps.forget()
 
     def reset(self) -> None:
@@ -522,7 +540,7 @@ class GtidPersistence:
         self._forget()
         self._writes = writes
         self._file = None
-        self._persisted = PersistedGtids()
+        self._persisted, self.forgotten_gaps = PersistedGtids(), Forgotten()
 
     def begin_data_lineage(self) -> None:
         """Another data directory has its own transaction numbers."""

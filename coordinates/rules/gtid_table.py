@@ -76,11 +76,16 @@ class PersistedGtids:
     _earlier_ts: int = -1
     _newest: GtidSet = GtidSet.EMPTY
     _newest_ts: int = -1
+    _dropped: GtidSet = GtidSet.EMPTY
+    """What was dropped is among these: all numbers between the least and the greatest of them."""
+    _dropped_ts: int = -1
 
     def add(self, gtids: GtidSet, ts: int) -> bool:
         """Take what was written at a moment; returns whether all that came before is kept."""
         earlier = self.all
-        is_kept = sum(map(len, earlier.bounds().values())) <= 2 * INTERVALS_MAX
+        is_kept = _count(earlier) <= INTERVALS_MAX
+        if not is_kept:
+            self._dropped, self._dropped_ts = _hull(self._dropped | earlier), ts
         self._earlier = earlier if is_kept else GtidSet.EMPTY
         self._earlier_ts = self._newest_ts
         self._newest, self._newest_ts = gtids, ts
@@ -97,6 +102,28 @@ class PersistedGtids:
             return GtidSet.EMPTY
         return self._earlier if asked_at <= self._newest_ts else self.all
 
+    def found(self, table: GtidSet, executed: GtidSet, asked_at: object, ts: int) -> bool:
+        """Whether the table is known to have what was dropped; it is remembered again then.
+
+        Args:
+            table: What a row shows of it.
+            executed: gtid_executed in that row.
+            asked_at: When it was asked for, if that is known.
+            ts: The row's moment.
+        """
+        if not isinstance(asked_at, int) or asked_at <= self._dropped_ts:
+            return False
+        again = self._earlier | (table & self._dropped)
+        if (executed - table) & self._dropped or _count(again) > INTERVALS_MAX:
+            return False
+        self._earlier, self._earlier_ts = again, max(self._earlier_ts, ts)
+        self._dropped = GtidSet.EMPTY
+        return True
+
+    def started(self) -> None:
+        """A start reads what is executed from the table, and stores in it what the log has."""
+        self._dropped = GtidSet.EMPTY
+
     def remove(self, gtids: GtidSet) -> None:
         """These are not in the table, or need not be."""
         if gtids:
@@ -104,7 +131,17 @@ class PersistedGtids:
 
     def time_anew(self, ts: int) -> None:
         """All was written before this moment, by another clock."""
-        self._earlier_ts = self._newest_ts = ts
+        self._earlier_ts = self._newest_ts = self._dropped_ts = ts
+
+
+def _count(gtids: GtidSet) -> int:
+    """Of how many intervals a set is."""
+    return sum(map(len, gtids.bounds().values())) // 2
+
+
+def _hull(gtids: GtidSet) -> GtidSet:
+    """All numbers between the least and the greatest of each server and tag."""
+    return GtidSet((sid, int(b[0]), int(b[-1]) - 1) for sid, b in gtids.bounds().items())
 
 
 @rule(

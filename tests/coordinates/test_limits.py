@@ -295,6 +295,80 @@ def test_what_was_dropped_is_named_until_it_ends(
     assert all(FORGOTTEN in {check.reason for check in cut.undecided} for cut in of_rows)
 
 
+def _persist(journal: Journal, *gnos: int) -> None:
+    for gno in gnos:
+        committed = {"trx_no": gno, "gtid": f"{UUID_A}:{gno}"}
+        _add(journal, _steps("gtid_persister", committed, step="commit"))
+        _add(journal, _writes(gno))
+
+
+@pytest.mark.parametrize(
+    ("table", "is_decided"),
+    [(None, False), ("1:3:5-9", False), ("2-9", False), ("1-5:7:9", True), ("1-9", True)],
+)
+def test_gaps_between_persisted_gtids_are_named_until_the_table_is_seen(
+    table: str | None, is_decided: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was written lies between the least and the greatest: of these the table lacks none."""
+    monkeypatch.setattr(f"{RULES}.gtid_table.INTERVALS_MAX", 2)
+    journal = Journal().begin().groups(9)
+    _persist(journal, 1, 3, 5, 7, 9)
+    journal.row(requested_at=journal.ts)
+    journal.wait(5)
+    shown = {} if table is None else {"gtid_executed_table": f"{UUID_A}:{table}"}
+    journal.row(requested_at=journal.ts, **shown)
+    journal.row()
+    now = "CONSISTENT" if is_decided else "UNDECIDED"
+    result = audit(journal)
+    assert (result.broken, result.verdicts) == ([], ["UNDECIDED", now, now])
+    journal.binlog.stop()
+    journal.record("stop")
+    journal.start()
+    journal.binlog.open(2)
+    journal.row()
+    assert audit(journal).verdicts[-1] == "CONSISTENT"
+
+
+def test_what_the_table_had_is_remembered_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The limit hides no loss of it that comes later."""
+    monkeypatch.setattr(f"{RULES}.gtid_table.INTERVALS_MAX", 2)
+    journal = Journal().begin().groups(9)
+    _persist(journal, 1, 3, 5, 7, 9)
+    journal.row(requested_at=journal.ts)
+    for table in ("1-9", "1-2:4-9"):
+        journal.wait(5)
+        journal.row(requested_at=journal.ts, gtid_executed_table=f"{UUID_A}:{table}")
+    result = audit(journal)
+    assert result.broken == ["gtid_table_has_closed_files"]
+    assert result.verdicts == ["UNDECIDED", "CONSISTENT", "INCONSISTENT"]
+
+
+@pytest.mark.parametrize(
+    ("name", "breaks", "verdict"),
+    [
+        ("applied_exactly_once__left_out", False, "CONSISTENT"),
+        ("applied_exactly_once__left_out", True, "UNDECIDED"),
+        ("applied_exactly_once", False, "CONSISTENT"),
+    ],
+)
+def test_the_edge_of_a_start_is_named_until_the_next(
+    name: str, breaks: bool, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the applier was seen to go on right after it, nothing is forgotten."""
+    monkeypatch.setattr(f"{RULES}.applied_groups.REMEMBERED_MAX", 2)
+    journal = CASES[name].build(breaks=breaks)
+    journal.row(replica_status=journal.replica_status())
+    journal.binlog.stop()
+    journal.record("stop")
+    journal.start()
+    journal.binlog.open(journal.binlog.number + 1, "")
+    journal.row(replica_status=journal.replica_status())
+    result = audit(journal)
+    assert result.broken == []
+    rows = [cut.verdict for cut in result.cuts if cut.scope == "channel"]
+    assert rows == [verdict, verdict, "CONSISTENT"]
+
+
 # The comparison of instances, one of which may be far behind
 
 _FEW_EVENTS = {
