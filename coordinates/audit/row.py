@@ -16,7 +16,7 @@ from tallystick.coordinates.audit.row_rules import judge_channels, judge_instanc
 from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
-from tallystick.coordinates.rules.applied_groups import START_FORGOTTEN
+from tallystick.coordinates.rules.applied_groups import PASSED_UNLOGGED, START_FORGOTTEN
 from tallystick.coordinates.rules.backup_coordinates import (
     HeaderUnderLock,
 )
@@ -78,7 +78,7 @@ REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_bo
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
 NOT_CONSISTENT = DISTURBED | {
     SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
-    START_FORGOTTEN.code,
+    START_FORGOTTEN.code, PASSED_UNLOGGED.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
 not seen, the row may lack a channel, or a limit dropped what may hide a breach, or

@@ -37,6 +37,13 @@ START_FORGOTTEN = reason(
     "more transactions followed the last one before the start than are remembered",
     Lack.MEMORY,
 )
+PASSED_UNLOGGED = reason(
+    "applied_passed_unlogged",
+    "the applier has passed {count:n transaction} that the replica has not logged, the first ending"
+    " at {first} of the source: what was skipped on purpose, or changed nothing, is not logged"
+    " without a GTID",
+    Lack.SETTING,
+)
 
 APPLIED_EXACTLY_ONCE = register(
     Rule(
@@ -61,7 +68,8 @@ APPLIED_EXACTLY_ONCE = register(
         undecided_when=(
             "the replica does not log what it executes, no event of the relay log was seen, the"
             " executed position is beyond 2^32, modulo which a relay log names positions, or more"
-            " transactions came between a start and the next row than are remembered; two"
+            " transactions came between a start and the next row than are remembered; or, away"
+            " from a start, one that the applier has passed is not logged between others; two"
             " transactions of one server with one commit time, those that came on two channels,"
             " and filtered channels are left out"
         ),
@@ -125,6 +133,9 @@ class _Received:
     is_reported: bool = False
 
 
+_Groups = list[tuple[Origin, _Received]]
+
+
 @dataclass(slots=True)
 class AppliedGroups:
     """The anonymous transactions that an instance received, and those that it logged.
@@ -138,6 +149,7 @@ class AppliedGroups:
         forgotten: Channels in which it was forgotten before: only the next start is judged again.
         has_gaps: Channels in which transactions are missing away from any start: filters leave
             them out there.
+        passed: For each channel how many of them were seen, and where the first ends.
     """
 
     received: dict[Origin, _Received] = field(default_factory=dict)
@@ -146,6 +158,7 @@ class AppliedGroups:
     edges: dict[str, Origin] = field(default_factory=dict)
     forgotten: set[str] = field(default_factory=set)
     has_gaps: set[str] = field(default_factory=set)
+    passed: dict[str, tuple[int, str]] = field(default_factory=dict)
     boots: int = 0
 
     def learn(self, fleet_events: Sequence[FleetEvent], own_server_id: int | None) -> None:
@@ -161,8 +174,8 @@ class AppliedGroups:
             else:
                 self._log(event, own_server_id)
         # Not before: both logs show together whether an edge was passed.
-        self._forget_oldest(self.received)
         self._forget_oldest(self.logged)
+        self._forget_oldest(self.received)
 
     def _receive(self, event: FleetEvent) -> None:
         arrays, body = event.arrays, event.body
@@ -214,6 +227,8 @@ class AppliedGroups:
                 if not self._is_passed(channel, oldest):
                     self.forgotten.add(channel)
             del remembered[oldest]
+            if remembered is self.logged:
+                self.received.pop(oldest, None)  # else it would look as if it was not logged
 
     def _is_passed(self, channel: str, edge: Origin) -> bool:
         """Whether the applier went on right after what was there at the start."""
@@ -263,7 +278,7 @@ class AppliedGroups:
         self.received = {}
         self.logged = {}
         self.resumed, self.edges, self.forgotten = {}, {}, set()
-        self.has_gaps = set()
+        self.has_gaps, self.passed = set(), {}
 
     def judge(
         self,
@@ -299,18 +314,42 @@ class AppliedGroups:
             and len({boot for *_, boot in self.logged.get(origin, ())}) > 1
         ]
         is_wrapped = executed is not None and self._is_wrapped(channel, executed)
-        omitted = [] if is_filtered or is_wrapped else self._omitted(channel, executed, mine)
+        omitted = []
+        if not (is_filtered or is_wrapped):
+            passed = _passed(executed, mine)
+            omitted = self._omitted(channel, passed)
+            self._note_passed(channel, passed, omitted)
         case, what = ("applied_again", "again") if twice else ("applied_not_at_all", "left out")
         found = twice or omitted
         self._settle(channel, mine)
         if not found and is_wrapped and not is_filtered:
             return Undecided(POSITION_WRAPPED)
         if not found:
-            return Undecided(START_FORGOTTEN) if channel in self.forgotten else HOLDS
+            return self._undecided(channel) or HOLDS
         for _, received in found:
             received.is_reported = True
         first = _text(found[0][1].end)
         return Broken(case, witness=first, at=f"{what} {first}", first=first, count=len(found))
+
+    def _undecided(self, channel: str) -> Undecided | None:
+        if channel in self.forgotten:
+            return Undecided(START_FORGOTTEN)
+        if channel not in self.passed:
+            return None
+        count, first = self.passed[channel]
+        return Undecided(PASSED_UNLOGGED, count=count, first=first)
+
+    def _note_passed(self, channel: str, passed: _Groups, omitted: _Groups) -> None:
+        """Count those that are not logged between others, but for what a start has left out."""
+        done = [at for at, (origin, _) in enumerate(passed) if origin in self.logged]
+        between = passed[done[0] : done[-1]] if done else []
+        for origin, received in between:
+            if origin not in self.logged and not received.is_reported:
+                if (origin, received) in omitted:
+                    continue
+                received.is_reported = True
+                count, first = self.passed.get(channel, (0, _text(received.end)))
+                self.passed[channel] = count + 1, first
 
     def _settle(self, channel: str, mine: list[tuple[Origin, _Received]]) -> None:
         """What followed the start was judged, if anything did."""
@@ -328,22 +367,10 @@ class AppliedGroups:
         is_in_file = any(end[:2] == at[:2] for end in ends)
         return executed.position >= WRAP and is_in_file and at not in ends
 
-    def _omitted(
-        self,
-        channel: str,
-        executed: LogCoordinates | None,
-        mine: list[tuple[Origin, _Received]],
-    ) -> list[tuple[Origin, _Received]]:
+    def _omitted(self, channel: str, passed: _Groups) -> _Groups:
         """What is between the last transaction before a start and the first one after it."""
-        if executed is None or channel in self.has_gaps:
+        if channel in self.has_gaps:
             return []
-        passed = [
-            (origin, received)
-            for origin, received in mine
-            if received.end[0] == executed.base_name
-            and received.end[1:] <= (executed.file_number, executed.position)
-        ]
-        passed.sort(key=lambda item: item[1].end)
         done = [at for at, (origin, _) in enumerate(passed) if origin in self.logged]
         absent = [
             (at, item)
@@ -363,6 +390,17 @@ class AppliedGroups:
             self.has_gaps.add(channel)
             return []
         return inside
+
+
+def _passed(executed: LogCoordinates | None, mine: _Groups) -> _Groups:
+    """Those up to where the applier is, in the source's order."""
+    if executed is None:
+        return []
+    where = executed.file_number, executed.position
+    passed = [
+        item for item in mine if item[1].end[0] == executed.base_name and item[1].end[1:] <= where
+    ]
+    return sorted(passed, key=lambda item: item[1].end)
 
 
 def _is_same_end(one: SourceEnd, other: SourceEnd) -> bool:

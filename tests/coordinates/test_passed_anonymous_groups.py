@@ -1,0 +1,72 @@
+"""Anonymous transactions that the applier has passed and the replica has not logged."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.journals import UUID_B, UUID_C, Journal, audit
+
+
+def _replica(*, filtered: bool = False, left_out: int | None = 2, form: str = "rows") -> Journal:
+    """A replica without GTIDs that has received six groups and executed all but one."""
+    source = Journal("s", UUID_C, 3).begin()
+    for stamp in range(1, 7):
+        source.binlog.group(None, form, original_commit_timestamp=stamp)
+    replica = Journal("a", UUID_B, 2, gtid_mode="OFF").begin()
+    replica.record(
+        "channel",
+        channel="",
+        action="change_source",
+        source_uuid=UUID_C,
+        auto_position=False,
+        filtered=filtered,
+    )
+    relay = replica.relay()
+    relay.connect()
+    for number, group in enumerate(source.binlog.groups):
+        relay.copy(group)
+        stamp = group[0]["original_commit_timestamp"]
+        if number != left_out:
+            replica.binlog.group(None, form, server_id=3, original_commit_timestamp=stamp)
+        if number in (0, 4):
+            replica.row(replica_status=replica.replica_status())
+    replica.row(replica_status=replica.replica_status())
+    return replica
+
+
+def _verdicts(journal: Journal) -> list[str]:
+    result = audit(journal)
+    assert result.broken == []
+    return [cut.verdict for cut in result.cuts if cut.scope == "channel"]
+
+
+@pytest.mark.parametrize("left_out", [0, 1, 2, 3, 5, None])
+def test_one_between_others_is_undecided(left_out: int | None) -> None:
+    """What is before the first one that was logged, or after the last one, may be in no log yet."""
+    is_between = left_out in (1, 2, 3)
+    expected = ["CONSISTENT", *["UNDECIDED" if is_between else "CONSISTENT"] * 2]
+    assert _verdicts(_replica(left_out=left_out)) == expected
+
+
+def test_it_stays_until_the_channel_begins_anew() -> None:
+    """It is counted once; a start does not bring it back."""
+    journal = _replica()
+    journal.binlog.stop()
+    journal.record("stop")
+    journal.start()
+    journal.binlog.open(2)
+    journal.row(replica_status=journal.replica_status())
+    assert _verdicts(journal)[-1] == "UNDECIDED"
+    [check] = [
+        c for c in audit(journal).cuts[-1].undecided if c.reason == "applied_passed_unlogged"
+    ]
+    assert check.data["count"] == 1
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    journal.row(replica_status=journal.replica_status())
+    assert "applied_passed_unlogged" not in {c.reason for c in audit(journal).cuts[-1].undecided}
+
+
+@pytest.mark.parametrize(("filtered", "form"), [(True, "rows"), (False, "myisam")])
+def test_what_filters_may_leave_out(filtered: bool, form: str) -> None:
+    """Nor is a change judged that no transaction protects."""
+    assert _verdicts(_replica(filtered=filtered, form=form)) == ["CONSISTENT"] * 3
