@@ -28,11 +28,16 @@ from tallystick.coordinates.logs.group_queue import (
     Q_SOURCE_FILE,
     Q_TYPE,
 )
-from tallystick.coordinates.rules.channel import NO_RELAY, RELAY_MISSED, ChannelEvidence
+from tallystick.coordinates.rules.channel import (
+    NO_RELAY,
+    RELAY_MISSED,
+    ChannelEvidence,
+    GroupEnd,
+)
 from tallystick.coordinates.rules.columns import NOT_REMEMBERED, same_family
 from tallystick.coordinates.rules.listed_channels import ListedEvidence
 from tallystick.coordinates.rules.outcomes import Undecided
-from tallystick.coordinates.rules.replication_info import StoredEvidence, StoredGroup
+from tallystick.coordinates.rules.replication_info import StoredEvidence
 from tallystick.coordinates.rules.replication_threads import ThreadEvidence
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, WRAP, EventType, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
@@ -90,6 +95,7 @@ def _shown(
     return {
         "is_followed": True,
         "relay_end": relay.end_coordinates,
+        "group": _group_end(relay, state.applied, state.executed, state.read),
         "journal_relay": before,
         "doubt": _relay_doubt(state.relay, before, relay),
         "journal_read": None
@@ -295,7 +301,7 @@ def _stored_in(
     if stored is None or relay.base_name != stored.base_name:
         return values
     values["shows_stored"] = True
-    values["group"] = _stored_group(state, stored, relay)
+    values["group"] = _group_end(relay, stored, state.stored_executed, state.read)
     if applied is not None and same_family(stored, applied):
         before = history.applied
         is_older = before is not None and same_family(before, stored) and stored < before <= applied
@@ -309,20 +315,28 @@ def _stored_in(
     return values
 
 
-def _stored_group(
-    state: ChannelState, stored: LogCoordinates, relay: RelayReader
-) -> StoredGroup | None:
-    """The group, or the ROTATE to a file of the source, that ends at the stored coordinates."""
-    source = state.stored_executed
-    found = _source_end_at(relay, stored)
-    if found is None or source is None or relay.source_base != source.base_name:
+def _group_end(
+    relay: RelayReader,
+    applied: LogCoordinates | None,
+    executed: LogCoordinates | None,
+    read: LogCoordinates | None,
+) -> GroupEnd | None:
+    """What ends at relay coordinates, beside which are source coordinates; ``read``: the channel's.
+
+    None where nothing that ends there is remembered, or the relay log is of another source.
+    """
+    if applied is None or relay.base_name != applied.base_name:
+        return None
+    found = _source_end_at(relay, applied)
+    if found is None or executed is None or relay.source_base != executed.base_name:
         return None
     if found[0] < 1 or found[1] < 0:
-        return StoredGroup(None, has_moved_on=False)
-    end = LogCoordinates(source.base_name, *found)
-    if end.file_number == source.file_number and (end.position - source.position) % WRAP == 0:
-        end = source
-    return StoredGroup(end, end != source and _has_moved_on(state, stored, relay, end))
+        return GroupEnd(None, has_moved_on=False)
+    end = LogCoordinates(executed.base_name, *found)
+    if end.file_number == executed.file_number and (end.position - executed.position) % WRAP == 0:
+        end = executed
+    has_moved_on = end != executed and _has_moved_on(relay, applied, executed, read, end)
+    return GroupEnd(end, has_moved_on)
 
 
 def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int] | None:
@@ -339,30 +353,33 @@ def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int
 
 
 def _has_moved_on(
-    state: ChannelState, stored: LogCoordinates, relay: RelayReader, end: LogCoordinates
+    relay: RelayReader,
+    applied: LogCoordinates,
+    executed: LogCoordinates,
+    read: LogCoordinates | None,
+    end: LogCoordinates,
 ) -> bool:
     """Whether the applier may have gone on from a source position to another without a group.
 
     What the receiver ignores, in a ring the replica's own groups, leaves nothing in the relay log.
     """
-    source, read = state.stored_executed, state.read
-    if source is None or source.file_number != end.file_number or source < end:
+    if executed.file_number != end.file_number or executed < end:
         return False
-    applied_to = (stored.file_number, stored.position)
+    applied_to = (applied.file_number, applied.position)
     group = relay.queue.first_after(*applied_to)
     if (
         group is not None
         and group[Q_SOURCE_FILE] == end.file_number
-        and end.position < group[Q_SOURCE_END] <= source.position
+        and end.position < group[Q_SOURCE_END] <= executed.position
     ):
         return False
     rows = relay.window.after(*applied_to)
     rows = rows[_OF_SOURCE[rows[:, MARK]]]
     if len(rows) and rows[0, SOURCE_FILE] == end.file_number and rows[0, SOURCE_END] > end.position:
-        return source.position <= int(rows[0, SOURCE_END] - (rows[0, END] - rows[0, START]))
+        return executed.position <= int(rows[0, SOURCE_END] - (rows[0, END] - rows[0, START]))
     # Nothing of that file comes after it, or a new connection began at an earlier position.
     is_back = (relay.source_number, relay.source_end) < (end.file_number, end.position)
-    return is_back or read is None or not same_family(read, source) or source <= read
+    return is_back or read is None or not same_family(read, executed) or executed <= read
 
 
 def _has_commit_between(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules import columns as cells
@@ -21,6 +21,7 @@ from tallystick.coordinates.rules.statements import (
     LOG_STATUS,
     RECEIVED,
     REPLICA_STATUS,
+    events_until,
     not_executed,
     sql,
 )
@@ -68,7 +69,29 @@ HEAD_LACKS_EARLIER = reason(
     Lack.RELAY_LOG,
 )
 
+SOURCE_END_UNKNOWN = reason(
+    "source_end_unknown", "the source position of the group is not known", Lack.RELAY_LOG
+)
+APPLIED_FORGOTTEN = reason(
+    "applied_group_unknown",
+    "no group that ends at the applied coordinates is remembered",
+    Lack.RELAY_LOG,
+)
+
 _SHOWN = {"relay": "log_status, relay log coordinates", "executed": "Exec_Source_Log_Pos"}
+
+
+class GroupEnd(NamedTuple):
+    """A group, or the ROTATE to a file of the source, that ends at some relay coordinates.
+
+    Attributes:
+        source_end: Where it ends in the source's log, None not known.
+        has_moved_on: Whether the applier may have gone on from there to the source coordinates
+            beside them without a group.
+    """
+
+    source_end: LogCoordinates | None
+    has_moved_on: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +115,7 @@ class ChannelEvidence:
         was_reset: Whether the relay log holds nothing of a source.
         doubt: Why the relay log does not decide on ``relay``.
         relay_end: Where the relay log ends.
+        group: What ends at ``applied``, None not remembered.
         events_after: How many events end after ``relay``, and at or before ``applied``.
         passed: GTIDs of the remembered groups before ``applied`` that are not in the binary log,
             and were not reported.
@@ -131,6 +155,7 @@ class ChannelEvidence:
     was_reset: bool | None = None
     doubt: Undecided | None = None
     relay_end: LogCoordinates | None = None
+    group: GroupEnd | None = None
     events_after: int | None = None
     passed: GtidSet | None = None
     passed_unlogged: GtidSet = GtidSet.EMPTY
@@ -257,6 +282,68 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     elif e.auto_position is not False:
         return Undecided(BY_GTID_SET)
     return Broken("beyond_read", witness=e.executed, executed=e.executed, read=e.read)
+
+
+@rule(
+    number=148,
+    tier=2,
+    scope="S",
+    family=Family.CHANNEL_POSITIONS,
+    severity=Severity.CRITICAL,
+    heals="held",
+    claim=(
+        "The applied relay coordinate and the executed source coordinate of a channel denote the"
+        " end of one and the same group, or the source coordinate lies after it among events that"
+        " the receiver ignores."
+    ),
+    why=(
+        "The applier sets both under Relay_log_info::data_lock when a group is done, and SHOW"
+        " REPLICA STATUS reads both under it. A replica that is moved, copied or promoted by the"
+        " executed coordinate begins there: one that is not where the relay log is applied to"
+        " repeats groups, or leaves them out."
+    ),
+    undecided_when=(
+        "the replica status was not read, the channel is gtid_only, the relay log up to the applied"
+        " coordinate was not observed or is no longer remembered, or no group ends there: at the"
+        " beginning of a relay file nothing is executed in it"
+    ),
+    sources=("WL#2775, Master_info and Relay_log_info", "MySQL manual: SHOW REPLICA STATUS"),
+    remedy=(
+        "Do not use the executed position to move, copy or promote the replica. Compare"
+        " gtid_executed with the source's, and point the channel anew with SOURCE_AUTO_POSITION=1;"
+        " without GTIDs take the source position from the relay event that ends at the applied"
+        " coordinate."
+    ),
+    verify=(REPLICA_STATUS, events_until("relay")),
+    evidence=ChannelEvidence,
+    cases={
+        "torn": Case(
+            "The applier is at {relay} in the relay log and at {source} of the source, but what"
+            " ends there in the relay log ends at {end} of the source.",
+            "{relay} with {source}",
+            "Relay_Log_Pos and Exec_Source_Log_Pos",
+            "{relay} with {end}",
+            "relay log",
+        ),
+    },
+)
+def applied_coordinates_paired(e: ChannelEvidence) -> RowAnswer:
+    """Both move with the commit of a group."""
+    if e.is_gtid_only:
+        return Undecided(GTID_ONLY)
+    if e.applied is None or e.executed is None:
+        return Undecided(NOT_READ)
+    if not e.is_followed:
+        return Undecided(NO_RELAY)
+    if e.group is None:
+        return Undecided(APPLIED_FORGOTTEN)
+    end = e.group.source_end
+    if end is None:
+        return Undecided(SOURCE_END_UNKNOWN)
+    if end == e.executed or e.group.has_moved_on:
+        return HOLDS
+    witness = f"{e.executed} instead of {end}"
+    return Broken("torn", witness=witness, relay=e.applied, source=e.executed, end=end)
 
 
 @rule(

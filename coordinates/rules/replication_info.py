@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY, POSITION_WRAPPED
+from tallystick.coordinates.rules.channel import (
+    GTID_ONLY,
+    NO_RELAY,
+    POSITION_WRAPPED,
+    SOURCE_END_UNKNOWN,
+    GroupEnd,
+)
 from tallystick.coordinates.rules.columns import NOT_READ, same_family
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
@@ -30,9 +36,6 @@ COMMITS_FORGOTTEN = reason(
     "which groups between the stored and the applied position were committed is not remembered",
     Lack.MEMORY,
 )
-SOURCE_END_UNKNOWN = reason(
-    "source_end_unknown", "the source position of the group is not known", Lack.RELAY_LOG
-)
 NOT_TRANSACTIONAL = reason(
     "not_transactional", "the relay log info repository is not transactional", Lack.SETTING
 )
@@ -42,19 +45,6 @@ RECEIVER_NOT_STOPPED = reason(
 STOPPED_MEANWHILE = reason(
     "stopped_meanwhile", "the receiver was stopped while the answer was read", Lack.NEXT_ROW
 )
-
-
-class StoredGroup(NamedTuple):
-    """What ends at the relay coordinates of a relay log info row.
-
-    Attributes:
-        source_end: Where it ends in the source's log, None not known.
-        has_moved_on: Whether the applier may have gone on from there to the stored source
-            coordinates without a group.
-    """
-
-    source_end: LogCoordinates | None
-    has_moved_on: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +85,7 @@ class StoredEvidence:
     applied: LogCoordinates | None = None
     relay_read: LogCoordinates | None = None
     shows_stored: bool = False
-    group: StoredGroup | None = None
+    group: GroupEnd | None = None
     previous_applied: LogCoordinates | None = None
     committed: LogCoordinates | None = None
     is_next_statement: bool = False

@@ -60,10 +60,13 @@ def test_retrieved_leads_by_the_group_being_queued(arriving: bool) -> None:
     """It is counted with its last event, before the flushed position moves; no other one is."""
     journal, relay, groups = replica_of(["rows", "rows", "rows"])
     apply(journal, relay, groups[0])
-    applied = relay.end
+    applied, source = relay.end, relay.source
+    assert source is not None
     relay.copy(groups[1][:-1])
     text = f"{UUID_C}:1-2" if arriving else f"{UUID_C}:1:3"
-    status = journal.replica_status(Relay_Log_Pos=applied, Retrieved_Gtid_Set=text)
+    status = journal.replica_status(
+        Relay_Log_Pos=applied, Exec_Source_Log_Pos=source[1], Retrieved_Gtid_Set=text
+    )
     journal.row(replica_status=status)
     assert audit(journal).broken == ([] if arriving else ["retrieved_matches_relay"])
 

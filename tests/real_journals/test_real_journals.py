@@ -54,6 +54,7 @@ SQL does not show."""
 SOURCE_IS_DOWN = {"receiver_not_failed"}
 """Where a collection did not reach the source, its replica has no connection either."""
 OF_AN_EMPTY_CHANNEL = {
+    "applied_coordinates_paired",
     "applied_within_flushed",
     "channel_positions_monotone",
     "exec_source_pos_within_read",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.support.journals import UUID_A, UUID_C, Journal
 from tests.support.rule_cases import apply, case, replica, source
+from tests.support.rule_cases_of_channels import status_before_end
 
 SESSION = {"session": 7}
 SERIAL = {"replica_parallel_workers": 0}
@@ -134,11 +135,11 @@ def backup_locks_freeze_scope__executed(breaks: bool) -> Journal:
 @case()
 def backup_locks_freeze_scope__rows(breaks: bool) -> Journal:
     """Two rows under the lock; the first one's statements may have begun before it."""
-    journal, _, _ = replica()
+    journal, relay, _ = replica()
     asked = journal.ts
     lock(journal, "binlog")
-    for position in (157, 457):
-        status = journal.replica_status(Exec_Source_Log_Pos=position)
+    for length in (600, 300):
+        status = status_before_end(journal, relay, length)
         journal.row(replica_status=status, requested_at=journal.ts if breaks else asked)
     return journal
 

@@ -77,7 +77,7 @@ def applied_within_flushed(breaks: bool) -> Journal:
     return journal
 
 
-@case()
+@case("applied_coordinates_paired")
 def exec_source_pos_within_read(breaks: bool) -> Journal:
     journal, relay, more = replica()
     journal.row(replica_status=journal.replica_status())
@@ -90,9 +90,25 @@ def exec_source_pos_within_read(breaks: bool) -> Journal:
 @case()
 def applied_relay_gtids_executed(breaks: bool) -> Journal:
     journal, relay, more = replica()
-    applied = relay.end
     relay.copy(more[0])
-    journal.row(replica_status=journal.replica_status(Relay_Log_Pos=applied + 300 * breaks))
+    journal.row(replica_status=status_before_end(journal, relay, 0 if breaks else 300))
+    return journal
+
+
+def status_before_end(journal: Journal, relay: RelayLog, length: int) -> list[Record]:
+    """SHOW REPLICA STATUS with everything applied but so many bytes of groups."""
+    assert relay.source is not None
+    return journal.replica_status(
+        Relay_Log_Pos=relay.end - length, Exec_Source_Log_Pos=relay.source[1] - length
+    )
+
+
+@case()
+def applied_coordinates_paired(breaks: bool) -> Journal:
+    journal, relay, _ = replica()
+    status = status_before_end(journal, relay, 300)
+    status[0]["Relay_Log_Pos"] += 300 if breaks else 0
+    journal.row(replica_status=status)
     return journal
 
 
@@ -120,7 +136,7 @@ def retrieved_matches_relay__cut(breaks: bool) -> Journal:
     """A crash may take what was not synced; a server that was stopped in order has all of it."""
     journal, relay, more = replica()
     relay.copy(more[0])
-    journal.row(replica_status=journal.replica_status(Relay_Log_Pos=relay.coordinates[1] - 300))
+    journal.row(replica_status=status_before_end(journal, relay, 300))
     if breaks:
         journal.binlog.stop()
         journal.record("stop")

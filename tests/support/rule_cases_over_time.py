@@ -14,6 +14,7 @@ from tests.support.rule_cases import (
     replica,
     source,
 )
+from tests.support.rule_cases_of_channels import status_before_end
 
 # Tier 3
 
@@ -114,8 +115,7 @@ def channel_positions_monotone__executed(breaks: bool) -> Journal:
     for group in more[:2]:
         journal.row(replica_status=journal.replica_status())
         apply(journal, relay, group)
-    before = more[1][0]["start"] - (300 if breaks else 0)
-    journal.row(replica_status=journal.replica_status(Exec_Source_Log_Pos=before))
+    journal.row(replica_status=status_before_end(journal, relay, 600 if breaks else 300))
     return journal
 
 

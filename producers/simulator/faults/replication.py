@@ -353,7 +353,7 @@ class ExecBeyondRead(ChannelRowFault):
     number = 47
     name = "exec_beyond_read"
     text = "the applied source position is a group end beyond the read position"
-    must_fire = frozenset({"exec_source_pos_within_read"})
+    must_fire = frozenset({"exec_source_pos_within_read", "applied_coordinates_paired"})
 
     def on_fleet(self, fleet: World) -> None:
         """Let the network be slow."""
@@ -370,13 +370,40 @@ class ExecBeyondRead(ChannelRowFault):
         return True
 
 
+class ExecBehindApplied(ChannelRowFault):
+    """The applied source position is a group behind the applied relay position."""
+
+    number = 261
+    name = "exec_behind_applied"
+    text = "the applied source position is one group before the end that the relay position names"
+    must_fire = frozenset({"applied_coordinates_paired"})
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        status, earlier = row.status(channel), before.status(channel)
+        if status is None or earlier is None:
+            return False
+        # Since the row before, so that the position does not fall.
+        first = coordinate(earlier["Relay_Source_Log_File"], earlier["Exec_Source_Log_Pos"])
+        executed = coordinate(status["Relay_Source_Log_File"], status["Exec_Source_Log_Pos"])
+        ends = [
+            (file.number, logged.end)
+            for file in channel.source[BinaryLog].files
+            for logged in file.groups()
+            if first <= (file.number, logged.end) <= executed
+        ]
+        is_in_file = len(ends) > 1 and ends[-2][0] == executed[0] and ends[-1] == executed
+        if is_in_file:
+            status["Exec_Source_Log_Pos"] = ends[-2][1]
+        return is_in_file
+
+
 class RelayPosSavedAsExecPos(ChannelRowFault):
     """The applied source position has the relay log's offset, until the true one has passed it."""
 
     number = 48
     name = "relay_pos_saved_as_exec_pos"
     text = "the applied source position holds a relay log's offset"
-    must_fire = frozenset({"source_coordinate_valid"})
+    must_fire = frozenset({"source_coordinate_valid", "applied_coordinates_paired"})
 
     def __init__(self) -> None:
         super().__init__()
@@ -469,6 +496,8 @@ class AppliedGtidMissing(ChannelRowFault):
             return False
         status["Relay_Log_File"] = queued.relay_file.name
         status["Relay_Log_Pos"] = queued.end
+        status["Relay_Source_Log_File"] = queued.source_file
+        status["Exec_Source_Log_Pos"] = queued.logged.end
         return True
 
 
