@@ -78,6 +78,12 @@ APPLIED_FORGOTTEN = reason(
     Lack.RELAY_LOG,
 )
 
+EXECUTED_BEYOND_READ = reason(
+    "executed_beyond_read",
+    "the executed coordinate is beyond the one that was read",
+    Lack.OTHER_FINDING,
+)
+
 _SHOWN = {"relay": "log_status, relay log coordinates", "executed": "Exec_Source_Log_Pos"}
 
 
@@ -305,7 +311,8 @@ def exec_source_pos_within_read(e: ChannelEvidence) -> RowAnswer:
     undecided_when=(
         "the replica status was not read, the channel is gtid_only, the relay log up to the applied"
         " coordinate was not observed or is no longer remembered, or no group ends there: at the"
-        " beginning of a relay file nothing is executed in it"
+        " beginning of a relay file nothing is executed in it. An executed coordinate beyond the"
+        " one that was read is judged by exec_source_pos_within_read"
     ),
     sources=("WL#2775, Master_info and Relay_log_info", "MySQL manual: SHOW REPLICA STATUS"),
     remedy=(
@@ -342,6 +349,8 @@ def applied_coordinates_paired(e: ChannelEvidence) -> RowAnswer:
         return Undecided(SOURCE_END_UNKNOWN)
     if end == e.executed or e.group.has_moved_on:
         return HOLDS
+    if e.read is not None and same_family(e.read, e.executed) and e.executed > e.read:
+        return Undecided(EXECUTED_BEYOND_READ)
     witness = f"{e.executed} instead of {end}"
     return Broken("torn", witness=witness, relay=e.applied, source=e.executed, end=end)
 

@@ -77,7 +77,7 @@ def applied_within_flushed(breaks: bool) -> Journal:
     return journal
 
 
-@case("applied_coordinates_paired")
+@case()
 def exec_source_pos_within_read(breaks: bool) -> Journal:
     journal, relay, more = replica()
     journal.row(replica_status=journal.replica_status())

@@ -41,6 +41,8 @@ from tallystick.producers.simulator.server.channels import (
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import LoggedGroup
     from tallystick.producers.simulator.kernel.world import World
@@ -353,7 +355,7 @@ class ExecBeyondRead(ChannelRowFault):
     number = 47
     name = "exec_beyond_read"
     text = "the applied source position is a group end beyond the read position"
-    must_fire = frozenset({"exec_source_pos_within_read", "applied_coordinates_paired"})
+    must_fire = frozenset({"exec_source_pos_within_read"})
 
     def on_fleet(self, fleet: World) -> None:
         """Let the network be slow."""
@@ -438,7 +440,13 @@ class RelayPosSavedAsExecPos(ChannelRowFault):
             fleet.schedule(fleet.now + 1, source, administration.flush_binary_logs, source)
             fleet.schedule(fleet.now + _SETTLED_US, row.instance, _go_on, channel)
             return False
-        if coordinate(file_name, offset) > read:
+        following = next((q for q in channel.pending if isinstance(q, QueuedGroup)), None)
+        if following is None or coordinate(file_name, offset) > read:
+            return False
+        # With nothing of that file after it, the receiver might have ignored what is up to there.
+        is_followed = following.source_file == file_name and following.logged.start < offset
+        if not is_followed or not _ends_at_group(channel, status):
+            fleet.schedule(fleet.now + 1, row.instance, _go_on, channel)
             return False
         self._shown = file_name, offset
         self._channel = channel
@@ -570,6 +578,12 @@ def _go_on(fleet: World, channel: Channel) -> None:
 
 def _flushed(shown: dict[str, Any]) -> tuple[int, int]:
     return coordinate(shown["relay_log_file"], shown["relay_log_position"])
+
+
+def _ends_at_group(channel: Channel, status: Mapping[str, Any]) -> bool:
+    """Whether a group ends where the applier is in the relay log: at its head none does."""
+    file = relay_file(channel, status["Relay_Log_File"])
+    return file is not None and any(group.end == status["Relay_Log_Pos"] for group in file.groups)
 
 
 def _event_ends(file: BinlogFile) -> set[int]:
