@@ -15,6 +15,8 @@ from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
 from tallystick.coordinates.events.journal import Block, cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.producers.simulator.assemble import simulate
+from tests.support.fleet_journals import A, B, Clock, names
+from tests.support.fleet_journals import Journal as FleetJournal
 
 JOURNALS = sorted((Path(__file__).parents[1] / "real_journals").glob("*.jsonl"))
 BLOCK_SIZES = (40, 700)
@@ -70,3 +72,25 @@ def test_on_the_journals_of_real_servers(path, monkeypatch):
 def test_on_simulated_fleets(seed, monkeypatch):
     """With faults and without."""
     assert_said_alike(list(simulate(scenario_of(seed)).blocks(2048)), monkeypatch)
+
+
+@pytest.mark.parametrize("is_ring", [True, False])
+def test_a_ring_is_known_by_names_that_are_read_back(is_ring):
+    """They are equal, and no longer one object: what a server of a ring wrote is under way."""
+    clock = Clock()
+    old, new = FleetJournal(clock, "north", A, 1), FleetJournal(clock, "south", B, 2)
+    for journal in (old, new):
+        journal.boot()
+        journal.open_file()
+    old.log(*(f"{A}:{n}" for n in range(1, 5)))
+    if is_ring:
+        new.follow(old)
+    new.status(f"{A}:1-3", *([new.says(old)] if is_ring else []))
+    old.follow(new)
+    old.status(f"{A}:1-4", old.says(new))
+    new.status(f"{A}:1-3", *([new.says(old)] if is_ring else []))
+    fleet = FleetAudit()
+    for journal in (old, new):
+        fleet.absorb(journal.fleet_events)
+    again = FleetAudit.from_bytes(fleet.to_bytes())
+    assert names(again.finish()) == ([] if is_ring else ["no_errant_gtids"])
