@@ -99,7 +99,7 @@ class Events(NamedTuple):
         return GtidRuns(sid[first], gno[first], bounds[1:] - first)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class PackedEvents:
     """Events in few bytes; never changed.
 

@@ -35,7 +35,7 @@ _OVERHEAD = 1024
 """Bytes of the objects around the arrays of one packed part."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class PackedGroups:
     """Consecutive groups in few bytes; never changed.
 

@@ -30,7 +30,7 @@ class Message(NamedTuple):
     headers: tuple[tuple[str, bytes], ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Origin:
     """What a message has beside what was found.
 
