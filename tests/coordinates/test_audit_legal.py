@@ -23,7 +23,7 @@ from tests.support.journals import (
     read_gtids,
 )
 from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
-from tests.support.rule_cases_of_channels import store
+from tests.support.rule_cases_of_channels import relay_info, store
 from tests.support.rule_cases_of_gtid_persistence import persisted
 from tests.support.rule_cases_of_protocols import (
     COLLECTS,
@@ -962,3 +962,18 @@ def test_an_applier_goes_back_later_than_the_receiver_that_connects_by_gtid_set(
         journal.row(replica_status=journal.replica_status(**applied, **at(executed)))
     journal.row(replica_status=journal.replica_status(**at(("binlog.000001", 4))))
     assert [] == audit(journal).broken
+
+
+@pytest.mark.parametrize("is_committed", [False, True])
+def test_a_group_that_is_committed_while_a_row_is_read_may_not_be_stored_yet(is_committed):
+    """slave_relay_log_info may have been read before it, and what was applied after it."""
+    journal, relay, more = replica(replica_parallel_workers=0)
+    stored, before = relay_info(relay), str(journal.executed)
+    apply(journal, relay, more[0])
+    journal.row(
+        gtid_executed_first=str(journal.executed) if is_committed else before,
+        slave_relay_log_info=stored,
+        replica_status=journal.replica_status(Auto_Position=1),
+    )
+    found = [(one.rule, one.case) for one in audit(journal).findings]
+    assert found == ([("relay_info_updated_with_commit", "too_old")] if is_committed else [])

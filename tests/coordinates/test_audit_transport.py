@@ -214,6 +214,13 @@ def test_a_gap_of_one_relay_log_leaves_the_rest_known(is_told: bool):
     assert is_told is (GAP in result.codes)
 
 
+def test_why_a_gap_is_of_no_channel_is_no_unread_relay_log():
+    """Records of the whole journal are lost, whatever its writer says of the cause."""
+    journal = source()
+    journal.record("gap", reason="the connection broke")
+    assert [one.reason for one in audit(journal).observations] == ["journal_records_lost"]
+
+
 def test_a_relay_log_that_could_not_be_read_is_given_again_from_the_head_of_its_file():
     """Until then its rules are undecided, with the reason; after that they are judged."""
     journal, relay, more = replica()

@@ -15,7 +15,7 @@ from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.values.binlog import WRAP
 from tests.support import rule_cases_of_backup_locks as backups
 from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, audit, read_gtids
-from tests.support.rule_cases import CASES, replica, source
+from tests.support.rule_cases import CASES, apply, replica, source
 
 OF_BACKUPS = [name for name, case in CASES.items() if case.build.__module__ == backups.__name__]
 
@@ -181,3 +181,28 @@ def test_a_received_group_without_changes_is_not_missing() -> None:
     result = audit(of_a_received_group_without_changes())
     assert [] == result.findings
     assert [] == result.observations
+
+
+@pytest.mark.parametrize("unread", ["Exec_Source_Log_Pos", "Read_Source_Log_Pos"])
+def test_a_row_that_does_not_name_a_position_shows_no_move_under_the_lock(unread: str) -> None:
+    """What one row lacks and the next one has did not change between them."""
+    journal, _, _ = replica()
+    backups.lock(journal, "binlog")
+    for changes in ({unread: None}, {}, {unread: None}):
+        status = journal.replica_status(**changes)
+        journal.row(replica_status=status, requested_at=journal.ts)
+    assert audit(journal).findings == []
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_what_was_executed_before_the_lock_is_not_held_too_early(is_known: bool) -> None:
+    """It came another way: the applier will pass over it when it comes to it."""
+    journal, relay, more = replica(**backups.SERIAL)
+    at = {"exec_source_log_file": "binlog.000001", "exec_source_log_pos": relay.source[1]}
+    apply(journal, relay, more[0])
+    if is_known:
+        journal.row()
+    backups.unlock(backups.lock(journal, "tables"), "tables")
+    backups.image(journal, channels=[{"channel": "", **at}])
+    rules = [finding.rule for finding in audit(journal).findings]
+    assert rules == ([] if is_known else ["backup_replica_coordinates_match_data"])

@@ -223,3 +223,11 @@ def test_a_remedy_that_does_not_end_the_incident_says_what_does(rule):
         shown = explain(finding(rule=rule.name, case=code, data=data)).remedy
         expected = names.get(rule.healed_by(code))
         assert (expected in shown) if expected else not shown.endswith("acknowledgement.")
+
+
+@pytest.mark.parametrize("code", ["not_in_source_log", "other_transaction"])
+def test_a_case_may_end_otherwise_than_its_rule(code):
+    """What a source lacks may come to it; of another transaction only other data are free."""
+    rule = RULES["received_within_source_logged"]
+    shown = explain(finding(rule=rule.name, case=code, data=_values(rule.cases[code], 1)))
+    assert ("other data replace" in shown.remedy) == (code == "other_transaction")

@@ -1259,8 +1259,9 @@ class TestServerIdUniqueInTopology:
         for _ in range(2):
             replica.status("", replica.says(source))
             source.status(f"{A}:1-3")
-        expected = ["server_id_unique_in_topology"] if is_broken else []
-        assert names(audit(source, replica)) == expected
+        expected = [("server_id_unique_in_topology", "server_id_of_source")] if is_broken else []
+        found = audit(source, replica).findings
+        assert [(one.rule, one.case) for one in found] == expected
 
     @pytest.mark.parametrize(("server_id", "is_broken"), [(1, True), (3, False)])
     def test_server_id_of_a_sources_source(self, server_id, is_broken):
@@ -1275,7 +1276,8 @@ class TestServerIdUniqueInTopology:
             source.status(f"{A}:1-3")
         output = audit(source, replica, last)
         assert names(output) == (["server_id_unique_in_topology"] if is_broken else [])
-        assert [f.instance_id for f in output.findings] == (["q"] if is_broken else [])
+        found = [(one.instance_id, one.case) for one in output.findings]
+        assert found == ([("q", "server_id_of_upstream")] if is_broken else [])
 
     def test_equal_server_ids_without_replication(self):
         """Two topologies may use the same numbers."""

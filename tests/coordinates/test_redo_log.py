@@ -87,6 +87,7 @@ def test_they_come_back_from_lines_and_from_bytes():
         ({"type": "FLUSH"}, "key 'lsn': expected this key"),
         ({"type": "WRITE", "lsn": 9000}, "key 'start_lsn': expected this key"),
         ({"type": "WRITE", "lsn": 9000, "start_lsn": 9000}, "expected an LSN below 9000"),
+        ({"type": "WRITE", "lsn": 9000, "start_lsn": 9001}, "expected an LSN below 9000"),
         ({"type": "FLUSH", "lsn": 9000, "start_lsn": 8000}, "start_lsn"),
         ({"type": "FLUSH", "lsn": -1}, "expected an integer from 0"),
         ({"type": "XID", "lsn": 9000}, "expected one of WRITE, FLUSH, CHECKPOINT, COMMIT"),
