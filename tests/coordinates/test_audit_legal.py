@@ -24,7 +24,7 @@ from tests.support.journals import (
 )
 from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import relay_info, store
-from tests.support.rule_cases_of_gtid_persistence import persisted
+from tests.support.rule_cases_of_gtid_persistence import crash, persisted
 from tests.support.rule_cases_of_protocols import (
     COLLECTS,
     LOCKS,
@@ -225,6 +225,14 @@ def _lost_by_a_crash(journal: Journal) -> Journal:
     at = {"file": "binlog.000001", "position": journal.binlog.end}
     journal.start(crashed=True, recovered=at, gtid_executed_table=f"{UUID_A}:1", undo_gtids="")
     return journal
+
+
+@legal
+def a_crash_whose_undo_logs_nobody_read() -> Journal:
+    """What is not in the table yet may be in them."""
+    journal = persisted()
+    journal.record("gtid_persister", step="commit", trx_no=3, gtid=f"{UUID_A}:3")
+    return crash(journal, gtid_executed_table=f"{UUID_A}:1-2")
 
 
 @legal

@@ -1530,6 +1530,15 @@ class TestRelayMirrorsSource:
         if is_broken:
             assert output.findings[0].witness == group[1]
 
+    @pytest.mark.parametrize(("logged", "received"), [(A, C), (C, A)])
+    def test_a_group_of_another_server_uuid_at_the_place_of_one(self, logged, received):
+        """Its number and its end are the same; the source knows both UUIDs."""
+        source, replica = fleet_of_two(groups=1, auto_position=False)
+        source.log(f"{logged}:2", f"{received}:3")
+        replica.receive(source, (2, f"{received}:2"))
+        [finding] = self.row(source, replica).findings
+        assert (finding.case, finding.witness) == ("foreign", f"{received}:2")
+
     @pytest.mark.parametrize(
         ("executed", "retrieved", "is_broken"),
         [("", "", True), (f"{A}:2", "", False), ("", f"{A}:2", False)],

@@ -113,6 +113,23 @@ def test_of_groups_in_one_batch_those_received_later_are_judged():
     ]
 
 
+@pytest.mark.parametrize("is_anonymous", [False, True])
+def test_anonymous_groups_do_not_show_of_which_log_they_are(is_anonymous):
+    """GTIDs show that the source's log goes back to before it was observed; ends do not."""
+    groups = [("" if is_anonymous else f"{A}:{n}") for n in range(1, 4)]
+    source, replica = late_source()
+    replica.receive(source, (1, groups[0]))
+    source.boot()
+    source.open_file()
+    source.log(*groups)
+    replica.time()
+    replica.receive(source, (3, groups[2]))
+    replica.status("", replica.says(source))
+    source.status("" if is_anonymous else f"{A}:1-3")
+    found = [(one.case, one.witness) for one in audit(source, replica).findings]
+    assert found == ([] if is_anonymous else [("omitted", f"{A}:2")])
+
+
 @pytest.mark.parametrize("is_before", [True, False])
 def test_groups_received_before_a_gap_that_may_hide_a_reset(is_before):
     """They are not held against the file of that name after it."""
