@@ -492,3 +492,20 @@ def test_a_copied_server_uuid_is_not_taken_for_the_source(order):
         journal.time()
         found += names(fleet.absorb(journal.fleet_events))
     assert found + names(fleet.finish()) == ["server_uuid_unique"] * ("s" in order)
+
+
+@pytest.mark.parametrize(("server_id", "is_judged"), [(1, True), (None, True), (4, False)])
+def test_a_server_with_the_sources_server_uuid_is_it_unless_its_server_id_differs(
+    server_id, is_judged
+):
+    """One that is not known tells nothing against it."""
+    clock = Clock()
+    replica, source = Journal(clock, "r", B, 2), Journal(clock, "z", A, server_id)
+    for journal in (replica, source):
+        journal.boot()
+        journal.open_file()
+    for _ in range(2):
+        says = {**replica.says(source, f"{A}:1-3"), "source_server_id": 1}
+        replica.status(f"{A}:1-3", says)
+        source.status("")
+    assert bool(audit(replica, source).findings) is is_judged

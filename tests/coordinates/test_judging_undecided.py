@@ -16,7 +16,7 @@ from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import RULES
 from tallystick.coordinates.values.binlog import WRAP
 from tallystick.coordinates.values.gtid import GtidSet
-from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, Record, audit
+from tests.support.journals import UUID_A, UUID_B, UUID_C, Gtids, Journal, Record, audit
 from tests.support.rule_cases import CASES as RULE_CASES
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import master_info
@@ -562,3 +562,16 @@ def test_what_a_reset_made_a_replica_forget_was_executed():
         " binary log has them."
     )
     assert "asking again would repeat it" in RULES[finding.rule].remedy
+
+
+@pytest.mark.parametrize(
+    ("executed", "is_broken"),
+    [(f"{UUID_B}:90,\n{UUID_C}:1-4", True), (f"{UUID_C}:1-4", False)],
+)
+def test_a_replica_that_does_not_log_what_it_applies_logs_what_it_writes(executed, is_broken):
+    """GTIDs of its own server_uuid are in its binary log; those of its source need not be."""
+    journal, relay, more = replica(log_replica_updates=False)
+    relay.copy(more[0])
+    local(journal.row(replica_status=journal.replica_status()))["gtid_executed"] = executed
+    rules = [one.rule for one in audit(journal).findings]
+    assert rules == (["executed_within_logged"] if is_broken else [])

@@ -6,7 +6,8 @@ import pytest
 
 from tallystick.coordinates.rules.gtid_table import INTERVALS_MAX, PersistedGtids
 from tallystick.coordinates.values.gtid import GtidSet
-from tests.support.journals import UUID_A
+from tests.support.journals import UUID_A, Journal, audit
+from tests.support.rule_cases_of_gtid_persistence import persisted
 
 
 def gtids(text: str) -> GtidSet:
@@ -17,22 +18,33 @@ def gtids(text: str) -> GtidSet:
     ("asked_at", "known"), [(None, ""), (20, ""), (21, "1-2"), (30, "1-2"), (31, "1-3")]
 )
 def test_what_is_in_the_table_of_a_row_was_written_before_it_was_asked_for(asked_at, known):
-    persisted = PersistedGtids()
+    table = PersistedGtids()
     for gno in (1, 2, 3):
-        persisted.add(gtids(str(gno)), 10 * gno)
-    assert gtids(known) == persisted.before(asked_at)
+        table.add(gtids(str(gno)), 10 * gno)
+    assert gtids(known) == table.before(asked_at)
 
 
 def test_by_another_clock_all_was_written_before_it_was_taken():
-    persisted = PersistedGtids()
-    persisted.add(gtids("1"), 500)
-    persisted.time_anew(7)
-    assert (gtids(""), gtids("1")) == (persisted.before(7), persisted.before(8))
+    table = PersistedGtids()
+    table.add(gtids("1"), 500)
+    table.time_anew(7)
+    assert (gtids(""), gtids("1")) == (table.before(7), table.before(8))
 
 
 def test_memory_stays_small_where_every_other_gtid_is_of_no_innodb_transaction():
-    persisted = PersistedGtids()
-    for gno in range(1, 3 * INTERVALS_MAX, 2):
-        persisted.add(gtids(str(gno)), gno)
-        assert persisted.all.count() <= INTERVALS_MAX + 1
-    assert gtids(str(gno)) == persisted.all & gtids(str(gno))
+    table = PersistedGtids()
+    for count, gno in enumerate(range(1, 3 * INTERVALS_MAX, 2)):
+        assert table.add(gtids(str(gno)), gno) is (count != INTERVALS_MAX + 1)
+        assert table.all.count() <= INTERVALS_MAX + 1
+    assert gtids(str(gno)) == table.all & gtids(str(gno))
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_without_a_binary_log_a_crash_takes_nothing_out_of_it(is_lost):
+    """So what the persister had written is to be found, though no end of a log is named."""
+    journal = Journal(log_bin=False)
+    journal.start()
+    table = f"{UUID_A}:1{'' if is_lost else '-2'}"
+    persisted(journal=journal).start(crashed=True, gtid_executed_table=table, undo_gtids="")
+    found = [finding.case for finding in audit(journal).findings]
+    assert found == (["gtids_not_recovered"] if is_lost else [])
