@@ -153,9 +153,16 @@ def builder() -> BlockBuilder:
     return BlockBuilder("a")
 
 
-def log_group(made: BlockBuilder, start: int, gno: int, file: str = "b.000001", ts: int = 1):
+def log_group(
+    made: BlockBuilder,
+    start: int,
+    gno: int,
+    file: str = "b.000001",
+    ts: int = 1,
+    transaction_length: int = 100,
+):
     made.log_event(Stream.BINLOG, EventType.GTID, file=file, start=start, length=50, ts=ts, sid=A,
-                   gno=gno, transaction_length=100)  # fmt: skip
+                   gno=gno, transaction_length=transaction_length)  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -177,6 +184,17 @@ def test_what_was_at_a_position_before_the_log_changed_is_not_there(kind, body, 
     made.server_record(kind, body, ts=2)
     log.absorb(made.build())
     assert log.at("a", "b.000001", 250) == ([Group(f"{A}:1", 200, 300)] if kept else [])
+
+
+def test_a_group_whose_length_its_event_does_not_name_ends_where_the_next_one_begins():
+    """As a server before MySQL 8.0.2 writes it; where the last one ends is not known."""
+    log, made = GroupLog(), builder()
+    for start in (100, 200):
+        log_group(made, start, start, transaction_length=0)
+    log.absorb(made.build())
+    first, last = Group(f"{A}:100", 100, 200), Group(f"{A}:200", 200, -1)
+    found = {position: log.at("a", "b.000001", position) for position in (100, 150, 200, 250)}
+    assert found == {100: [first], 150: [first], 200: [first, last], 250: []}
 
 
 def test_files_after_a_recovered_end_and_an_earlier_epoch_are_forgotten():

@@ -509,3 +509,26 @@ def test_a_server_with_the_sources_server_uuid_is_it_unless_its_server_id_differ
         replica.status(f"{A}:1-3", says)
         source.status("")
     assert bool(audit(replica, source).findings) is is_judged
+
+
+def test_what_waits_of_a_retired_instance_is_not_answered_and_what_waits_of_others_is():
+    """Their rows wait until every other journal has passed them."""
+    clock = Clock()
+    one, two, late = (
+        Journal(clock, n, u, i) for n, u, i in (("s", A, 1), ("r", B, 2), ("z", C, 3))
+    )
+    for journal in (one, two, late):
+        journal.boot()
+        journal.open_file()
+    one.log(f"{A}:1")
+    two.status("")
+    one.status(f"{A}:1")
+    fleet = FleetAudit()
+    for journal in (one, two, late):
+        fleet.absorb(journal.fleet_events)
+    fleet.retire("r")
+    late.time()
+    one.time()
+    output = fleet.absorb([late.fleet_events[-1], one.fleet_events[-1]])
+    answered = {x.instance_id for x in output.checks if x.check.rule == "gtid_origin_agreement"}
+    assert answered == {"s"}
