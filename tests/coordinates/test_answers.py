@@ -159,6 +159,7 @@ def log_group(
     gno: int,
     file: str = "b.000001",
     ts: int = 1,
+    *,
     transaction_length: int = 100,
 ):
     made.log_event(Stream.BINLOG, EventType.GTID, file=file, start=start, length=50, ts=ts, sid=A,

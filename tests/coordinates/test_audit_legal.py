@@ -25,6 +25,7 @@ from tests.support.journals import (
 from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import relay_info, store
 from tests.support.rule_cases_of_gtid_persistence import crash, persisted
+from tests.support.rule_cases_of_online_backup import sequence
 from tests.support.rule_cases_of_protocols import (
     COLLECTS,
     LOCKS,
@@ -233,6 +234,12 @@ def a_crash_whose_undo_logs_nobody_read() -> Journal:
     journal = persisted()
     journal.record("gtid_persister", step="commit", trx_no=3, gtid=f"{UUID_A}:3")
     return crash(journal, gtid_executed_table=f"{UUID_A}:1-2")
+
+
+@legal
+def a_thread_outside_a_zone_that_commits_what_it_does_not_log() -> Journal:
+    """With sql_log_bin=0 no validity point comes between its logging and its unlocking."""
+    return sequence("commit 5@:shop.a", "close", "wait", "validity_point", "open")
 
 
 @legal
