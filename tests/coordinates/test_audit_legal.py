@@ -237,6 +237,19 @@ def a_crash_whose_undo_logs_nobody_read() -> Journal:
 
 
 @legal
+def a_crash_between_a_write_of_the_persister_and_its_number() -> Journal:
+    """What it was about to do then it need not do any more."""
+    journal = persisted(1)
+    for trx_no in (2, 3):
+        gtid = f"{UUID_A}:{trx_no}"
+        journal.record("gtid_persister", step="commit", trx_no=trx_no, gtid=gtid)
+    journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:2", oldest_trx_no=3)
+    crash(journal, gtid_executed_table=f"{UUID_A}:1-2", undo_gtids=f"{UUID_A}:3")
+    journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:3", oldest_trx_no=4)
+    return journal
+
+
+@legal
 def a_thread_outside_a_zone_that_commits_what_it_does_not_log() -> Journal:
     """With sql_log_bin=0 no validity point comes between its logging and its unlocking."""
     return sequence("commit 5@:shop.a", "close", "wait", "validity_point", "open")

@@ -91,6 +91,25 @@ def test_a_replica_that_was_rebuilt_or_left_alone() -> None:
     assert states(source, replica) == {"no_errant_gtids": "superseded"}
 
 
+@pytest.mark.parametrize("rebuilt", [0, 1, None])
+def test_of_two_logs_that_disagree_either_may_be_replaced(rebuilt: int | None) -> None:
+    """They accuse each other: what is found at one is about the other as well."""
+    source, replica = errant()
+    source.log(f"{B}:1", server_id=1)
+    for _ in range(2):
+        source.status(f"{A}:1-3,{B}:1")
+        replica.status(f"{A}:1-3,{B}:1", replica.says(source))
+    if rebuilt is not None:
+        journal = (source, replica)[rebuilt]
+        journal.reset("cloned")
+        journal.boot(data_lineage=1)
+        journal.status(f"{A}:1-3", purged=f"{A}:1-3")
+        source.time()
+        replica.time()
+    expected = "open" if rebuilt is None else "superseded"
+    assert states(source, replica)["gtid_origin_agreement"] == expected
+
+
 @pytest.mark.parametrize("is_renamed", [True, False])
 def test_a_server_uuid_that_is_shared_no_more(is_renamed: bool) -> None:
     """auto.cnf was removed, and the server started again."""

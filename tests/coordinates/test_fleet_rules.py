@@ -894,6 +894,7 @@ class TestSourceCoordinateValid:
             ([(end_of(5), end_of(5), True)], False),  # nothing was received yet
             ([(end_of(2), end_of(5), True)], False),  # the applier has groups of the one before
             ([(end_of(2), end_of(2) + 7, False)], True),  # it went back: to the new one's
+            ([(end_of(5), end_of(4), True)] * 2, False),  # still nothing was received
             ([(end_of(6), end_of(2), False)], True),  # something was received
         ],
     )
@@ -1529,6 +1530,22 @@ class TestRelayMirrorsSource:
         assert names(output) == (["relay_mirrors_source"] if is_broken else [])
         if is_broken:
             assert output.findings[0].witness == group[1]
+
+    @pytest.mark.parametrize("is_logged", [True, False])
+    def test_a_group_that_the_source_logs_only_later_was_not_received_of_it(self, is_logged):
+        """Where its log ended when the row was taken counts, not where it ends now."""
+        source, replica = fleet_of_two(groups=2, auto_position=False)
+        replica.receive(source, (2, f"{A}:2"), (3, f"{A}:3"))
+        if is_logged:
+            source.log(f"{A}:3")
+        replica.status("", replica.says(source))
+        source.status(f"{A}:1-3" if is_logged else f"{A}:1-2")
+        source.time()
+        if not is_logged:
+            source.log(f"{A}:3")
+            source.status(f"{A}:1-3")
+        found = [(one.case, one.witness) for one in audit(source, replica).findings]
+        assert found == ([] if is_logged else [("foreign", f"{A}:3")])
 
     @pytest.mark.parametrize(("logged", "received"), [(A, C), (C, A)])
     def test_a_group_of_another_server_uuid_at_the_place_of_one(self, logged, received):

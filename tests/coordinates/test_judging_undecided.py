@@ -19,7 +19,7 @@ from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.journals import UUID_A, UUID_B, UUID_C, Gtids, Journal, Record, audit
 from tests.support.rule_cases import CASES as RULE_CASES
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
-from tests.support.rule_cases_of_channels import master_info
+from tests.support.rule_cases_of_channels import master_info, store
 
 Build = Callable[[], Journal]
 
@@ -575,3 +575,16 @@ def test_a_replica_that_does_not_log_what_it_applies_logs_what_it_writes(execute
     local(journal.row(replica_status=journal.replica_status()))["gtid_executed"] = executed
     rules = [one.rule for one in audit(journal).findings]
     assert rules == (["executed_within_logged"] if is_broken else [])
+
+
+def test_a_relay_coordinate_that_has_fallen_is_not_held_against_slave_master_info_as_well():
+    """One cause is one finding: that it fell shows which of the two is wrong."""
+    journal, relay, more = replica(sync_source_info=1)
+    flushed = relay.coordinates
+    relay.copy(more[0])
+    store(journal, relay)
+    journal.row()
+    relay.flushed = flushed
+    journal.row()
+    result = audit(journal)
+    assert [one.rule for one in result.findings] == ["channel_positions_monotone"]
