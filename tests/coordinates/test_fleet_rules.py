@@ -1520,10 +1520,15 @@ class TestRelayMirrorsSource:
 
     @pytest.mark.parametrize(
         ("group", "is_broken"),
-        [((3, f"{A}:3"), False), ((3, f"{A}:9"), True), ((end_of(3) + 1, f"{A}:3"), True)],
+        [
+            ((3, f"{A}:3"), False),
+            ((3, f"{A}:9"), True),
+            ((end_of(3) + 1, f"{A}:3"), True),
+            ((9, f"{A}:9"), True),
+        ],
     )
     def test_a_group_that_the_source_has_not(self, group, is_broken):
-        """Another GTID at its end, or an end between its groups."""
+        """Another GTID at its end, or an end between its groups or behind them."""
         source, replica = fleet_of_two(auto_position=False)
         replica.receive(source, (2, f"{A}:2"), group)
         output = self.row(source, replica)

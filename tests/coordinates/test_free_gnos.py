@@ -59,6 +59,14 @@ def test_numbers_that_a_session_owns_are_not_free():
     assert noted(journal)[:2] == ([], [])
 
 
+def test_numbers_that_were_purged_are_not_free():
+    """SET gtid_purged may have added them after the row's gtid_executed was read."""
+    journal = with_hole()
+    journal.row(gtid_owned="", gtid_purged=f"{UUID_A}:4-8")
+    observations, _, _ = noted(journal)
+    assert observations == []
+
+
 def test_numbers_that_come_later_leave_a_smaller_hole():
     """What was observed is not observed again, and nothing is held against its late arrival."""
     journal = with_hole()

@@ -588,3 +588,15 @@ def test_a_relay_coordinate_that_has_fallen_is_not_held_against_slave_master_inf
     journal.row()
     result = audit(journal)
     assert [one.rule for one in result.findings] == ["channel_positions_monotone"]
+
+
+def test_commits_that_stand_still_from_the_first_group_on_have_lost_none():
+    """Nothing behind them is executed: they may all be on their way still."""
+    journal = source(3)
+    for _ in range(2):
+        local(journal.row())["gtid_executed"] = ""
+        journal.wait(10)
+    result = audit(journal)
+    assert "logged_eventually_executed" not in result.broken
+    reasons = {check.rule: check.reason for check in result.cuts[-1].checks}
+    assert reasons["logged_eventually_executed"] == "commits_stall"

@@ -15,7 +15,7 @@ from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
 from tallystick.coordinates.events.journal import Block, cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.producers.simulator.assemble import simulate
-from tests.support.fleet_journals import A, B, Clock, names
+from tests.support.fleet_journals import A, B, C, Clock, names
 from tests.support.fleet_journals import Journal as FleetJournal
 
 JOURNALS = sorted((Path(__file__).parents[1] / "real_journals").glob("*.jsonl"))
@@ -74,23 +74,27 @@ def test_on_simulated_fleets(seed, monkeypatch):
     assert_said_alike(list(simulate(scenario_of(seed)).blocks(2048)), monkeypatch)
 
 
-@pytest.mark.parametrize("is_ring", [True, False])
-def test_a_ring_is_known_by_names_that_are_read_back(is_ring):
+@pytest.mark.parametrize("above", ["north", "none", "a", "z"])
+def test_a_ring_is_known_by_names_that_are_read_back(above):
     """They are equal, and no longer one object: what a server of a ring wrote is under way."""
     clock = Clock()
     old, new = FleetJournal(clock, "north", A, 1), FleetJournal(clock, "south", B, 2)
-    for journal in (old, new):
+    other = FleetJournal(clock, above, C, 3)
+    for journal in (old, new, other):
         journal.boot()
         journal.open_file()
     old.log(*(f"{A}:{n}" for n in range(1, 5)))
-    if is_ring:
-        new.follow(old)
-    new.status(f"{A}:1-3", *([new.says(old)] if is_ring else []))
+    followed = {"north": old, "none": None}.get(above, other)
+    if followed is not None:
+        new.follow(followed)
+    channels = [] if followed is None else [new.says(followed)]
+    new.status(f"{A}:1-3", *channels)
     old.follow(new)
     old.status(f"{A}:1-4", old.says(new))
-    new.status(f"{A}:1-3", *([new.says(old)] if is_ring else []))
+    new.status(f"{A}:1-3", *channels)
+    other.status("")
     fleet = FleetAudit()
-    for journal in (old, new):
+    for journal in (old, new, other):
         fleet.absorb(journal.fleet_events)
     again = FleetAudit.from_bytes(fleet.to_bytes())
-    assert names(again.finish()) == ([] if is_ring else ["no_errant_gtids"])
+    assert names(again.finish()) == ([] if followed is old else ["no_errant_gtids"])
