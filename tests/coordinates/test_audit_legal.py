@@ -237,6 +237,14 @@ def a_crash_whose_undo_logs_nobody_read() -> Journal:
 
 
 @legal
+def undo_is_purged_less_far_than_the_persister_allows() -> Journal:
+    """A read view holds it back, too."""
+    journal = persisted(4)
+    journal.record("gtid_persister", step="purge", trx_no=3)
+    return journal
+
+
+@legal
 def a_crash_between_a_write_of_the_persister_and_its_number() -> Journal:
     """What it was about to do then it need not do any more."""
     journal = persisted(1)

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from tallystick.coordinates.audit.recent_records import record_hashes
+from tallystick.coordinates.audit import recent_records
+from tallystick.coordinates.audit.recent_records import RecentRecords, record_hashes
 from tallystick.coordinates.events.journal import (
     COLUMNS,
     INDEX_COLUMNS,
@@ -57,3 +58,18 @@ def test_each_name_and_text_counts():
     texts = {row: text + " " for row, text in block.texts.items()}
     other = record_hashes([replace(block, texts=texts)])
     assert (other != record_hashes([block])).nonzero()[0].tolist() == sorted(texts)
+
+
+@pytest.mark.parametrize("remembered", [5, 1000])
+def test_what_is_remembered_of_records_that_come_again_is_compared(monkeypatch, remembered):
+    """The one that differs is named by its number, however many older ones are forgotten."""
+    monkeypatch.setattr(recent_records, "RECENT_MAX", remembered)
+    block = replace(block_of(), first_sequence=7)
+    recent = RecentRecords(next_sequence=7)
+    recent.add(block)
+    forgotten = max(0, len(block) - remembered)
+    assert recent.compare(block) == (None, forgotten)
+    ts = block.columns["ts"].copy()
+    ts[-2] += 1
+    changed = replace(block, columns=block.columns | {"ts": ts})
+    assert recent.compare(changed) == (block.next_sequence - 2, forgotten)
