@@ -1180,6 +1180,14 @@ class TestServerUuidUnique:
         assert names(output) == ["server_uuid_unique"]
         assert any("same server_uuid" in observation_text(o) for o in output.observations)
 
+    def test_a_server_that_takes_its_server_uuid_again_shares_it_with_nobody(self):
+        """auto.cnf was removed and put back: the instance reports one UUID twice."""
+        source, replica = fleet_of_two()
+        for source.uuid in (C, A):
+            source.boot()
+            source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == []
+
 
 class TestAnotherServerUnderTheName:
     """A channel that names an instance, and the server_uuid of its source."""
