@@ -20,6 +20,7 @@ from tests.support.journals import UUID_A, UUID_B, UUID_C, Gtids, Journal, Recor
 from tests.support.rule_cases import CASES as RULE_CASES
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import master_info, store
+from tests.support.rule_cases_of_online_backup import engine_locks
 
 Build = Callable[[], Journal]
 
@@ -600,3 +601,16 @@ def test_commits_that_stand_still_from_the_first_group_on_have_lost_none():
     assert "logged_eventually_executed" not in result.broken
     reasons = {check.rule: check.reason for check in result.cuts[-1].checks}
     assert reasons["logged_eventually_executed"] == "commits_stall"
+
+
+@pytest.mark.parametrize(("wait_us", "is_broken"), [(9_000_000, True), (10_000_000, False)])
+def test_a_retry_that_does_not_name_its_round_is_timed_too(wait_us, is_broken):
+    """It is one by its name."""
+    journal = engine_locks(
+        ("begin", 1_000, {"round": 1}),
+        ("timeout", 2_000_000, {"engine": "innodb"}),
+        ("unlock_all", 1_000, {}),
+        ("retry", wait_us, {}),
+    )
+    cases = [finding.case for finding in audit(journal).findings]
+    assert cases == (["retry_too_early"] if is_broken else [])
