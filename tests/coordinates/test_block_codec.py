@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -295,3 +296,17 @@ def test_records_of_several_lives_or_instances_are_no_block():
         dataclasses.replace(second, files=("binlog.000009",)),
     ):
         assert check_as_alone([(encode_block(one), None) for one in (first, other)]) == [1, 1]
+
+
+def test_events_given_as_columns_stay_between_those_given_one_by_one():
+    """A journal's order is that in which it was written."""
+
+    def log(made: BlockBuilder, start: int) -> BlockBuilder:
+        made.log_event(Stream.BINLOG, EventType.XID, file="b.000001", start=start, length=9, ts=1)
+        return made
+
+    columns = log(BlockBuilder("a"), 200).build().columns
+    table = np.array([columns[name] for name in COLUMNS], dtype=np.int64)
+    made = log(BlockBuilder("a"), 100)
+    made.log_events(Stream.BINLOG, table, file="b.000001", ts=1, sids=[])
+    assert log(made, 300).build().columns["start"].tolist() == [100, 200, 300]
