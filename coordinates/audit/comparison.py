@@ -191,6 +191,12 @@ class CloneResumed:
     first_queued: tuple[str, int, int, str]
     """Source base name, file number, position after the group (-1 not known), GTID ("" anonymous).
     """
+    is_first: bool
+    """Whether none came before it: the journal had the clone before the recipient received."""
+    retrieved: GtidSet
+    """What the row shows of the channel's; empty: it does not tell what came before that group."""
+    has: GtidSet
+    """What the row shows as received or executed."""
 
 
 @dataclass(frozen=True, slots=True)

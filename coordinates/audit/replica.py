@@ -114,6 +114,7 @@ class ReplicaChannel:
         auto_position: None not known.
         begun_ts: When its relay log was last seen to begin anew: what is in it came later.
         first_queued: The first group since the instance's data was cloned.
+        is_first_held: Whether neither it nor the channel's relay log may have been given up since.
         received: GTIDs of everything that it has ever queued.
         read: Source coordinates that the receiver had in the last row.
         former_read: Those of when another source was found, until they are of that one.
@@ -138,6 +139,7 @@ class ReplicaChannel:
     auto_position: bool | None = None
     begun_ts: int = -1
     first_queued: FirstQueued | None = None
+    is_first_held: bool = False
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     runs: list[Run] = field(default_factory=list)
     unproven: GtidSet = GtidSet.EMPTY
@@ -230,6 +232,7 @@ class ReplicaChannel:
 
     def _doubt(self, unproven: GtidSet) -> None:
         self.unproven = unproven
+        self.is_first_held = False
         self.earlier_runs = len(self.runs)
 
     def lose(self) -> None:
@@ -334,9 +337,11 @@ class Replica:
         data_lineage: How many data directories it has had.
         is_fresh: Whether its data directory was replaced at its last start, and it has neither
             logged nor received anything since, as far as the journal, which has no gap, shows.
-        clone_peer, clone_ts: Donor and begin of the last clone that the journal has reported.
+        clone_peer, clone_ts: Donor of the last clone that the journal has reported, and a time
+            after which its coordinates were taken: of its begin, or before that; None not known.
         clone_end_ts: When that clone was recorded as completed, None before.
         recovered_lsn: Where recovery found the end of its redo log.
+        found_clone: The record of that clone where clone_status alone has shown it.
         is_clone_status_read: Whether a row has shown how that clone ended.
         resumed_from: Sources that have sent groups since that clone; a channel made later, or
             pointed elsewhere and back, goes on where another has ended.
@@ -363,6 +368,7 @@ class Replica:
     clone_ts: int | None = None
     clone_end_ts: int | None = None
     recovered_lsn: int | None = None
+    found_clone: dict[str, Any] | None = None
     is_clone_status_read: bool = False
     resumed_from: set[str] = field(default_factory=set)
     judged_clones: set[str] = field(default_factory=set)
@@ -427,6 +433,7 @@ class Replica:
         if self.clone_ts is not None and len(sid) and sender not in self.resumed_from:
             self.resumed_from.add(sender)
             channel.first_queued = self._first(body, event.arrays, sid)
+            channel.is_first_held = True
             channel.asks_anew = False  # clone_resume_exact judges what comes first
         channel.queue(body, event.arrays, sid, -1 if self.all_until is None else self.all_until)
         return channel
@@ -459,6 +466,7 @@ class Replica:
         self.shown = self.before = GtidSet.EMPTY
         for channel in self.channels.values():
             channel.unproven = GtidSet.EMPTY
+            channel.is_first_held = False
 
     def lose_records(self) -> None:
         """Records are missing: only what explains executed GTIDs is kept."""
@@ -469,7 +477,7 @@ class Replica:
         self.shown = GtidSet.EMPTY
         self.before = None
         self.channels = {}
-        self.clone_peer = self.clone_ts = self.clone_end_ts = None
+        self.clone_peer = self.clone_ts = self.clone_end_ts = self.found_clone = None
 
     def received(self) -> tuple[GtidSet, ...]:
         """What its channels have ever queued."""
@@ -494,16 +502,20 @@ class Replica:
 
     def cloned(self, body: Mapping[str, Any], ts: int) -> None:
         """A step of the clone protocol with this instance as the recipient."""
+        is_found = body.get("step") == "found"
+        if is_found:
+            self.clone_peer = None
         if body.get("peer"):
             self.clone_peer = str(body["peer"])
-        if body.get("step") == "begin" or self.clone_ts is None:
+        if body.get("step") == "begin" or is_found or self.clone_ts is None:
             for channel in self.channels.values():
                 channel.first_queued = None
             self.resumed_from = set()
-            self.clone_ts = ts
+            self.clone_ts = body.get("not_before") if is_found else ts
+            self.found_clone = dict(body) if is_found else None
             self.clone_end_ts = self.recovered_lsn = None
             self.is_clone_status_read = False
         step, is_refused = body.get("step"), body.get("error") is not None
-        if step == "recovered" or (step == "end" and not is_refused):
+        if step in ("recovered", "found") or (step == "end" and not is_refused):
             self.clone_end_ts = ts
             self.recovered_lsn = body.get("lsn", self.recovered_lsn)

@@ -23,6 +23,7 @@ from tallystick.coordinates.rules.between import SOURCE_UNKNOWN
 from tallystick.coordinates.rules.catalogue import COMPARISONS
 from tallystick.coordinates.rules.clone import OWN_DATA
 from tallystick.coordinates.rules.clone_coordinates import (
+    CLONE_DONOR_UNKNOWN,
     CLONE_FAILED,
     CLONE_INCOMPLETE,
     CLONE_STATUS_UNREAD,
@@ -128,7 +129,8 @@ class ReplicaComparisons:
                 received = None if received is None or gtids is None else received | gtids
             self._compare_executed(member, channels, (executed, received), at)
         if body["clone_status"]:
-            self._compare_clone(member, body["clone_status"], at)
+            of_channel = {c.name: r for c, r in zip(channels, retrieved, strict=True)}
+            self._compare_clone(member, body["clone_status"], at, (of_channel, has))
         elif (
             replica.clone_end_ts is not None
             and replica.clone_end_ts < at.ts
@@ -234,8 +236,15 @@ class ReplicaComparisons:
         channel = channels[0].name if len(channels) == 1 else None
         self.enqueue(member.timeline.instance_id, channel, keys_of(channels), row)
 
-    def _compare_clone(self, member: Member, status: dict[str, Any], at: JournalPosition) -> None:
-        replica = member.replica
+    def _compare_clone(
+        self,
+        member: Member,
+        status: dict[str, Any],
+        at: JournalPosition,
+        sets: tuple[Mapping[str, GtidSet | None], GtidSet | None],
+    ) -> None:
+        """Queue what a row says of a clone; `sets`: retrieved by channel; by all, or executed."""
+        replica, found = member.replica, member.replica.found_clone
         values = {str(key).lower(): value for key, value in status.items()}
         state = str(values.get("state", "")).lower()
         if values.get("destination", OWN_DATA) != OWN_DATA:
@@ -247,7 +256,8 @@ class ReplicaComparisons:
         replica.is_clone_status_read |= state in ("completed", "failed")
         if state != "completed":
             return
-        if replica.clone_ts is None:
+        is_another = found is not None and found.get("begin_time") != values.get("begin_time")
+        if replica.clone_ts is None or is_another:
             name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
             why = Undecided(CLONE_UNSEEN)
             # Of data that came before the journal, or from a server that records no steps.
@@ -256,6 +266,10 @@ class ReplicaComparisons:
         file, position = values.get("binlog_file"), values.get("binlog_position")
         executed = values.get("gtid_executed")
         name = f"{file}:{position} {replica.clone_ts}"
+        if found is not None and not replica.clone_peer:
+            why = Undecided(CLONE_DONOR_UNKNOWN, address=found.get("source"))
+            self._leave_clone_undecided(member, name, at, why)
+            return
         if not replica.clone_peer or not file or not isinstance(position, int) or executed is None:
             self._leave_clone_undecided(member, name, at, Undecided(CLONE_INCOMPLETE))
             return
@@ -275,9 +289,21 @@ class ReplicaComparisons:
             first, key, once = channel.first_queued, channel.key, f"{name} {channel.name}"
             if first is None or key is None or channel.is_filtered or once in replica.judged_clones:
                 continue
+            retrieved, has = sets[0].get(channel.name), sets[1]
+            if retrieved is None or has is None or not channel.is_first_held:
+                retrieved = has = GtidSet.EMPTY
+            elif found is not None and first[3] and first[3] not in retrieved:
+                continue  # the channel's status was read before it came
             replica.judged_clones.add(once)
             sources = (donor,) if key == donor else (donor, key)
-            row = CloneResumed(at, made, first)
+            row = CloneResumed(
+                at,
+                made,
+                first,
+                is_first=found is None,
+                retrieved=retrieved,
+                has=has,
+            )
             self.enqueue(member.timeline.instance_id, channel.name, sources, row)
 
     def _leave_clone_undecided(

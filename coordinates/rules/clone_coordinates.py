@@ -38,9 +38,16 @@ CLONE_FAILED = reason(
 CLONE_UNSEEN = reason(
     "clone_unseen", "the journal does not have the clone that clone_status shows", Lack.BACKUP
 )
+CLONE_DONOR_UNKNOWN = reason(
+    "clone_donor_unknown",
+    "none of the servers followed with the recipient is known as the clone's donor at {address}",
+    Lack.BACKUP,
+)
 CLONE_INCOMPLETE = reason("clone_incomplete", "the donor or clone_status is not known", Lack.BACKUP)
 DONOR_LOG_BEGAN_ANEW = reason(
-    "donor_log_began_anew", "the donor has begun a new binary log since the clone", Lack.BACKUP
+    "donor_log_began_anew",
+    "the donor may have begun a new binary log since the clone",
+    Lack.BACKUP,
 )
 DONOR_FILE_FORGOTTEN = reason(
     "donor_file_forgotten", "{file} of the donor is not remembered", Lack.BACKUP
@@ -64,6 +71,11 @@ DONOR_FIRST_GROUP_UNKNOWN = reason(
 RECEIVED_FIRST_UNKNOWN = reason(
     "received_first_unknown",
     "the source position of the first group received is not known",
+    Lack.BACKUP,
+)
+RECEIVED_BEFORE_UNKNOWN = reason(
+    "received_before_unknown",
+    "what the clone received before the first group that was seen is not known",
     Lack.BACKUP,
 )
 
@@ -232,7 +244,8 @@ def _donor_file(
     ),
     undecided_when=(
         "the donor is not observed, its binary log between the cloned position and the first"
-        " group received is not known without a gap, or clone_status is incomplete"
+        " group received is not known without a gap, clone_status is incomplete, or the relay log"
+        " was not seen from its begin after the clone and the GTID sets do not tell"
     ),
     sources=("WL#9211, F-2 to F-5", "MySQL manual: Cloning for Replication"),
     remedy="Stop replication on the clone and clone again; the hole cannot be filled from it.",
@@ -269,6 +282,10 @@ def clone_resume_exact(resumed: CloneResumed, against: Against) -> Compared:
         is_there = end < 0 or (where[0] == number and (where[1] - end) % WRAP == 0)
         if is_there and expected == gtid:
             return HOLDS
+        if not resumed.is_first:
+            doubt = _doubt_first(resumed, expected, donor, state, file.file_number)
+            if doubt is not None:
+                return doubt
         at = f"{name}:{position}"
         return Broken(
             "other_first_group",
@@ -280,4 +297,30 @@ def clone_resume_exact(resumed: CloneResumed, against: Against) -> Compared:
             received=gtid,
             expected=expected,
         )
+    return Undecided(DONOR_FIRST_GROUP_UNKNOWN)
+
+
+def _doubt_first(
+    resumed: CloneResumed, expected: str, donor: InstanceTimeline, state: Snapshot, number: int
+) -> Undecided | None:
+    """Why a group that was received first, as far as was seen, may be right all the same.
+
+    A receiver takes groups in the order of the donor's log. So one from before the position is
+    wrong whatever came before it. One from behind the group that is expected is wrong if it is
+    among what was retrieved, and the expected one is not, nor was executed.
+    """
+    file, position = resumed.clone.coordinates
+    base_name, received_in, end, gtid = resumed.first_queued
+    if end >= 0 and base_name == parse_log_file_name(file)[0]:
+        is_before = received_in < number or (received_in == number and end <= position < WRAP)
+        if is_before:
+            return None
+    is_left_out = bool(gtid) and gtid in resumed.retrieved and bool(expected)
+    if not is_left_out or expected in resumed.retrieved | resumed.has:
+        return Undecided(RECEIVED_BEFORE_UNKNOWN)
+    for _, group in groups_after(donor, state, number, position):
+        if group is None:
+            return Undecided(DONOR_GROUPS_UNKNOWN)
+        if group == gtid:
+            return None
     return Undecided(DONOR_FIRST_GROUP_UNKNOWN)

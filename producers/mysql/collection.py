@@ -14,9 +14,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
 from tallystick.producers.mysql.channel_watch import GROUP_REPLICATION
+from tallystick.producers.mysql.clone_shown import CloneShown
 from tallystick.producers.mysql.dialect import Dialect, lsns_of
 from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.rights import RightHeld, account_of, has_clone_plugin, probe_rights
+from tallystick.producers.mysql.settings import LOOPBACK
 from tallystick.producers.mysql.statements import Refused, Row, Session
 
 if TYPE_CHECKING:
@@ -45,11 +47,10 @@ _COUNTERS = (
     "SHOW GLOBAL STATUS WHERE Variable_name IN"
     " ('Com_reset', 'Com_change_replication_source', 'Com_change_master')"
 )
-_CLONE_BEGUN = (
-    "SELECT CAST(UNIX_TIMESTAMP(BEGIN_TIME) AS CHAR) AS begun FROM performance_schema.clone_status"
-    " WHERE DESTINATION = 'LOCAL INSTANCE' AND STATE = 'Completed'"
+_CLONE = (
+    "SELECT STATE, BEGIN_TIME, SOURCE, DESTINATION, @@GLOBAL.port AS port,"
+    " CAST(UNIX_TIMESTAMP(BEGIN_TIME) AS CHAR) AS begun FROM performance_schema.clone_status"
 )
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 @final
@@ -143,7 +144,7 @@ class Collector:
         if str(row.get("Source_Port")) != self._setting("port"):
             return False
         host = str(row.get("Source_Host", "")).lower()
-        return host in _LOOPBACK or host == self._setting("hostname").lower()
+        return host in LOOPBACK or host == self._setting("hostname").lower()
 
     def source_files(self) -> list[tuple[str, str]]:
         """In which binary log files of which sources this replica is: server_uuid and file.
@@ -184,16 +185,16 @@ class Collector:
         rows = self._session.ask(_select(columns, "mysql.gtid_executed"))
         return None if isinstance(rows, Refused) else _set_text(rows)
 
-    def clone(self) -> str | None:
-        """When the clone began that the server's data came with; empty: with none; None: unknown.
+    def clone(self) -> CloneShown:
+        """What is shown of the clone that the server's data came with.
 
         Raises:
             MysqlError: The server cannot be asked.
         """
-        rows = self._session.ask(_CLONE_BEGUN)
+        rows = self._session.ask(_CLONE)
         if isinstance(rows, Refused):
-            return None if has_clone_plugin(self._session) else ""
-        return str(rows[0]["begun"]) if rows else ""
+            return CloneShown(None if has_clone_plugin(self._session) else "")
+        return CloneShown.of(rows[0]) if rows else CloneShown("")
 
     def channel_changes(self) -> int | None:
         """How many statements since its start may have let a relay log begin anew; None: unknown.

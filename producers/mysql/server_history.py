@@ -21,6 +21,7 @@ from tallystick.producers.mysql.channel_watch import (
     ChannelWatch,
     relay_coordinates,
 )
+from tallystick.producers.mysql.clone_shown import OWN_DATA
 from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
@@ -29,6 +30,7 @@ from tallystick.producers.mysql.server_watch import ChannelsRead, Collected, Log
 
 if TYPE_CHECKING:
     from tallystick.producers.mysql.binlog_events import FormatDescription
+    from tallystick.producers.mysql.clone_shown import CloneShown
     from tallystick.producers.mysql.server_now import ServerNow
     from tallystick.producers.mysql.tail_journal import TailJournal
 
@@ -57,6 +59,7 @@ class ServerHistory:
         from_oldest: Whether a new journal begins with the oldest binary log file.
         first_file: The binary log file that it begins with else, if there is such a one; without
             it it begins with the present one.
+        donor_of: Our key of the server that a clone came from; None: it is not known.
 
     Attributes:
         relays: The relay logs.
@@ -77,6 +80,7 @@ class ServerHistory:
         clock_us: Callable[[], int],
         from_oldest: bool,
         first_file: str = "",
+        donor_of: Callable[[CloneShown], str | None] = lambda _: None,
     ) -> None:
         self.name = name
         self.relays = relays
@@ -90,6 +94,7 @@ class ServerHistory:
         self._clock_us = clock_us
         self._from_oldest = from_oldest
         self._first_file = first_file
+        self._donor_of = donor_of
         self._pending: deque[Streamed] = deque()
         self._targets: deque[LogEnd] = deque()
         self._described: ChannelsRead | None = None
@@ -123,8 +128,13 @@ class ServerHistory:
 
     def begin(self, server: ServerNow) -> None:
         """Record what has happened since the last session, and where the stream is to go on."""
-        state = self._journal.state
         self._server = server
+        self._begin(server)
+        if server.clone.is_settled:
+            self._journal.state.uncloned_us = server.asked_us
+
+    def _begin(self, server: ServerNow) -> None:
+        state = self._journal.state
         if state.server_uuid is None:
             self._begin_journal(server)
             return
@@ -135,7 +145,7 @@ class ServerHistory:
         server.is_boot_unreported = (
             known_s is None or abs(known_s - server.boot_s) > BOOT_TOLERANCE_S
         )
-        if server.clone and state.clone not in {None, server.clone}:
+        if server.clone.begun and state.clone not in {None, server.clone.begun}:
             # The server keeps its server_uuid; its logs and its channels are others.
             self._begin_anew(server, "cloned", "its data came with a clone")
             return
@@ -145,7 +155,7 @@ class ServerHistory:
         elif self._channel_changes is None and not self.relays.anew:
             self._channel_changes = server.channel_changes
         if not server.is_boot_unreported:
-            state.clone = server.clone
+            state.clone = server.clone.begun
             self.record_variables(server.start_body["variables"])
         else:
             self._journal.advance_unproven(self._clock_us())
@@ -168,9 +178,9 @@ class ServerHistory:
         self._targets.clear()
         self.is_anew = self._was_away = False
         self._first_file = ""
-        self._begin_journal(server, {"data_lineage": data_lineage})
+        self._begin_journal(server, data_lineage)
 
-    def _begin_journal(self, server: ServerNow, more: dict[str, Any] | None = None) -> None:
+    def _begin_journal(self, server: ServerNow, data_lineage: str = "") -> None:
         state = self._journal.state
         self._channel_changes = server.channel_changes
         body = dict(server.start_body)
@@ -178,10 +188,13 @@ class ServerHistory:
             # Older files may be of another mode; the first row shows the present one.
             known = body["variables"]
             body["variables"] = {key: known[key] for key in known if key != "gtid_mode"}
+        lineage = {"data_lineage": data_lineage} if data_lineage else {}
         self._journal.advance_unproven(self._clock_us())
-        self._journal.server_record(RecordType.START, {**body, **(more or {})})
+        self._journal.server_record(RecordType.START, {**body, **lineage})
         state.started(body, server.boot_s)
-        state.clone = server.clone
+        if data_lineage == "cloned" and state.uncloned_us is not None:
+            self._record_clone(server.clone, state.uncloned_us)
+        state.clone = server.clone.begun
         state.begun_in = next(reversed(server.logs), "")
         for channel in server.channels:
             name = str(channel["channel"]).lower()
@@ -190,6 +203,14 @@ class ServerHistory:
         # Appliers purge what they have applied: the files are opened before anything else is read.
         self.relays.open(server.relay_files)
         self._start_at_end(server)
+
+    def _record_clone(self, clone: CloneShown, not_before: int) -> None:
+        """The server's data came with a clone, which it has shown since."""
+        donor = self._donor_of(clone)
+        body = {"role": "recipient", "step": "found", "destination": OWN_DATA}
+        body |= {"source": clone.source, "begin_time": clone.begin_time}
+        body |= {} if donor is None else {"peer": donor}
+        self._journal.server_record(RecordType.CLONE, {**body, "not_before": not_before})
 
     def _start_at_end(self, server: ServerNow) -> None:
         """Nothing of this binary log has been recorded yet."""
@@ -236,7 +257,8 @@ class ServerHistory:
 
     def _may_be_cloned(self, server: ServerNow) -> bool:
         """Whether it is not known if the data came with a clone since the last boot recorded."""
-        return server.clone is None or (server.clone != "" and self._journal.state.clone is None)
+        begun = server.clone.begun
+        return begun is None or (begun != "" and self._journal.state.clone is None)
 
     def _record_reset(self, server: ServerNow) -> None:
         """RESET: the binary log began anew."""
@@ -304,7 +326,7 @@ class ServerHistory:
         first_s = int(server.boot_s) if opened_s is None else opened_s
         self._record_start(body, server.boot_s, first_s, is_watched=is_watched)
         server.is_boot_unreported = False
-        self._journal.state.clone = server.clone
+        self._journal.state.clone = server.clone.begun
         if server.recovers_relay_log and is_watched:
             for channel in self.channels.known:
                 self._journal.server_record(
@@ -555,6 +577,8 @@ class ServerHistory:
             server.is_boot_unreported = False
             state.boot_s = server.boot_s
         self._journal.advance(collected.ts)
+        if server is not None and server.clone.is_settled and server.clone.is_in(body):
+            state.uncloned_us = collected.begun_ts
         self.relays.record(collected.ts)
         is_counted = collected.changes is not None and self.relays.reads_files
         self.relays.administer(

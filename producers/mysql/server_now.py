@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tallystick.producers.mysql.clone_shown import NOT_SHOWN, CloneShown
 from tallystick.producers.mysql.connection import connect_for_stream, dialect_of, mysql_error
+from tallystick.producers.mysql.tail_options import steady_clock_us
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -29,7 +31,8 @@ class ServerNow:
             counted before that.
         relay_files: In which relay log file each channel's applier is.
         is_boot_unreported: Whether its present boot is not in the journal yet.
-        clone: Which clone its data came with last; empty: with none; None: that cannot be seen.
+        clone: What it shows of the clone that its data came with.
+        asked_us: Before it was asked for that, microseconds.
     """
 
     start_body: dict[str, Any]
@@ -41,7 +44,8 @@ class ServerNow:
     channel_changes: int | None = None
     relay_files: dict[str, str] = field(default_factory=dict)
     is_boot_unreported: bool = False
-    clone: str | None = None
+    clone: CloneShown = NOT_SHOWN
+    asked_us: int = 0
 
     @property
     def has_binlog(self) -> bool:
@@ -59,6 +63,7 @@ def learn_server(
     """
     start_body = collector.start_body()
     table = collector.gtid_table()
+    asked_us = steady_clock_us()
     clone = collector.clone()
     changes = collector.channel_changes()
     channels = collector.channels()
@@ -93,5 +98,6 @@ def learn_server(
             if row.get("Relay_Log_File")
         },
         clone=clone,
+        asked_us=asked_us,
     )
     return server, connection

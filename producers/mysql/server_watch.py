@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pymysql.connections import Connection
 
     from tallystick.coordinates.events.collect_request import CollectRequest
+    from tallystick.producers.mysql.clone_shown import CloneShown
     from tallystick.producers.mysql.settings import ServerSettings
 
 
@@ -45,8 +46,8 @@ class Collects(Protocol):
     def gtid_table(self) -> str | None:
         """``mysql.gtid_executed`` as a set text."""
 
-    def clone(self) -> str | None:
-        """Which clone the server's data came with last."""
+    def clone(self) -> CloneShown:
+        """What is shown of the clone that the server's data came with."""
 
     def collect(self, collection_id: str, requested_at: int) -> dict[str, Any]:
         """Body of a ``log_status`` record."""
@@ -65,6 +66,7 @@ class Collected:
         variables: As they were before it.
         channels: Bodies of ``change_source`` records, as they were after it.
         changes: How many statements may have let a relay log begin anew, counted after that.
+        begun_ts: Before anything of it was read.
     """
 
     request: CollectRequest
@@ -73,6 +75,7 @@ class Collected:
     variables: dict[str, Any] = field(default_factory=dict)
     channels: list[dict[str, Any]] = field(default_factory=list)
     changes: int | None = None
+    begun_ts: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +197,7 @@ class ServerWatch:
         self._disconnect()
 
     def _collect(self, request: CollectRequest) -> Collected:
+        begun_ts = self._clock_us()
         try:
             variables = self._collector.variables()
         except MysqlError:
@@ -206,7 +210,7 @@ class ServerWatch:
             with suppress(MysqlError):
                 channels = self._collector.channels()
                 changes = self._collector.channel_changes()
-        return Collected(request, body, ts, variables, channels, changes)
+        return Collected(request, body, ts, variables, channels, changes, begun_ts)
 
     def _probe(self) -> None:
         ts = self._clock_us()

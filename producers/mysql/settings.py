@@ -27,6 +27,7 @@ TOKEN_LENGTH_MIN = 16
 PASSWORD_VARIABLE = "TALLYSTICK_MYSQL_PASSWORD"  # noqa: S105  its name, not its value
 USER_DEFAULT = "tallystick"
 PORT_DEFAULT = 3306
+LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _SHOWN_MAX = 80
 
 TlsMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]

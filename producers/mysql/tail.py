@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, final
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.mysql.binlog_dump import PURGED_OR_UNKNOWN, BinlogDump
 from tallystick.producers.mysql.binlog_events import EventError
+from tallystick.producers.mysql.clone_shown import donor_of
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.errors import MysqlError, RsaMissingError, UnsupportedServerError
 from tallystick.producers.mysql.relay_logs import RelayLogs
@@ -72,6 +73,7 @@ class Tail:
         options: How it is followed.
         notice: Takes one line about what went wrong or was noticed.
         answered: Is called with a collection's id when its answer is in the journal.
+        followed: The servers among which the donor of a clone is looked for.
 
     Attributes:
         journal: What has been recorded, and how far it has come.
@@ -88,6 +90,7 @@ class Tail:
         state_file: Path | None = None,
         options: TailOptions = _OPTIONS,
         answered: Callable[[str], None] | None = None,
+        followed: Iterable[ServerSettings] = (),
     ) -> None:
         self._settings = settings
         self._collector_of = collector_of
@@ -102,6 +105,7 @@ class Tail:
             clock=self._clock,
             cluster=settings.cluster or "",
         )
+        others = tuple(followed)
         self._history = ServerHistory(
             settings.name,
             self.journal,
@@ -110,6 +114,7 @@ class Tail:
             clock_us=steady_clock_us,
             from_oldest=options.from_oldest,
             first_file=options.first_file,
+            donor_of=lambda clone: donor_of(clone, settings, others),
         )
         self._scheduler = CollectionScheduler(self.journal, self._history, options, answered)
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()

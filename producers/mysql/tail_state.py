@@ -50,6 +50,8 @@ class TailState:
         channels: What the last row showed of each channel.
         clone: Which clone the server's data had come with when its boot was recorded; empty: with
             none; None: not known.
+        uncloned_us: When it last showed that, and that nothing was being cloned, microseconds;
+            None: never.
         saved_at_ms: When it was saved, milliseconds since 1970.
     """
 
@@ -70,6 +72,7 @@ class TailState:
     unread_relays: dict[str, str] = field(default_factory=dict)
     channels: dict[str, dict[str, Any]] = field(default_factory=dict)
     clone: str | None = None
+    uncloned_us: int | None = None
     saved_at_ms: int = 0
 
     def logged(self, file: str, end: int, event_type: int) -> None:

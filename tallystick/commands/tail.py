@@ -233,6 +233,7 @@ def _run(
             state_file=None if states is None else states / f"{server.name}.json",
             options=TailOptions(from_oldest=is_from_oldest, first_file=first.get(server.name, "")),
             notice=terminal.notice,
+            followed=servers,
         )
         for server in servers
     ]

@@ -70,6 +70,7 @@ class FleetCheck:
                     deadline_s=ANSWER_DEADLINE_S, first_file=first.get(server.name, "")
                 ),
                 answered=self._note_answer(server.name),
+                followed=[one.settings for one in self._servers],
             )
             for server in self._servers
         }

@@ -2127,6 +2127,149 @@ class TestClones:
         assert "failed with error 3862" in reported[0]
 
 
+class TestFoundClones:
+    """Invariants 60 and 61 where clone_status alone has shown the clone."""
+
+    BEGUN = "2026-11-27 20:00:55.344000"
+
+    def found(
+        self,
+        position: int = end_of(3),
+        executed: str = "1-3",
+        *,
+        resets: bool = False,
+        peer: str | None = "s",
+        begun: str = BEGUN,
+        is_timed: bool = True,
+    ) -> tuple[Journal, Journal]:
+        """A clone, followed by its donor's log; nothing of it was received yet."""
+        donor, recipient = fleet_of_two(groups=8)
+        recipient.status()
+        not_before = {"not_before": recipient.clock.tick()} if is_timed else {}
+        if resets:
+            donor.reset()
+            donor.log(*(f"{A}:{n + 1}" for n in range(8)))
+        recipient.lineage += 1
+        recipient.fleet_event(kind=_kind("lineage"), binlog_lineage=1, reason="cloned")
+        recipient.boot(data_lineage=1)
+        body = {"step": "found", "role": "recipient", "source": "db1:3306", "begin_time": begun}
+        body |= {} if peer is None else {"peer": peer}
+        recipient.fleet_event(kind=_kind("clone"), **not_before, **body)
+        recipient.file = 0
+        recipient.open_file()
+        recipient.follow(donor)
+        self.status = {
+            "state": "Completed",
+            "begin_time": self.BEGUN,
+            "binlog_file": "s-bin.000001",
+            "binlog_position": position,
+            "gtid_executed": f"{A}:{executed}",
+        }
+        return donor, recipient
+
+    def row(self, recipient: Journal, donor: Journal, executed: str, retrieved: str = "") -> None:
+        """A row of the recipient."""
+        recipient.status(
+            f"{A}:{executed}",
+            recipient.says(donor, retrieved and f"{A}:{retrieved}"),
+            purged=f"{A}:1-3",
+            clone_status=self.status,
+        )
+
+    def answers(self, donor: Journal, recipient: Journal, rule: str) -> list[str]:
+        """Results of a rule, or its reasons: nothing else is found."""
+        donor.status(f"{A}:1-8")
+        output = audit(donor, recipient)
+        assert set(names(output)) <= {rule}
+        checks = [one.check for one in output.checks if one.check.rule == rule]
+        return [one.reason or one.outcome.name.lower() for one in checks]
+
+    @pytest.mark.parametrize(
+        ("position", "executed", "options", "expected"),
+        [
+            (end_of(3), "1-3", {}, "holds"),
+            (end_of(2), "1-3", {}, "set_has_more"),
+            (end_of(4), "1-3", {}, "set_lacks"),
+            (end_of(3) + 1, "1-3", {}, "inside_event"),
+            (end_of(3), "1-3", {"resets": True}, "donor_log_began_anew"),
+            (end_of(2), "1-3", {"resets": True}, "donor_log_began_anew"),
+            (end_of(2), "1-3", {"peer": None}, "clone_donor_unknown"),
+            (end_of(2), "1-3", {"is_timed": False}, "clone_unseen"),
+            # The row is of another clone than the record.
+            (end_of(2), "1-3", {"begun": "2026-11-27 20:00:11.000000"}, "clone_unseen"),
+        ],
+    )
+    def test_its_coordinates_are_compared(self, position, executed, options, expected):
+        """As far as the donor is known, and its log has been the same since before the clone."""
+        donor, recipient = self.found(position, executed, **options)
+        self.row(recipient, donor, "1-3")
+        assert self.answers(donor, recipient, "clone_coordinates_equal_donor") == [expected]
+
+    @pytest.mark.parametrize(
+        ("first", "executed", "retrieved", "expected"),
+        [
+            (4, "1-4", "4", "holds"),
+            # Groups are received in order: what lacks was passed over.
+            (6, "1-3", "6", "other_first_group"),
+            (6, "1-3:6", "6", "other_first_group"),
+            # From before the position, whatever came in front of it.
+            (3, "1-3", "3", "other_first_group"),
+            (2, "1-5", "2-5", "other_first_group"),
+            # Received before anybody looked, or executed in another way.
+            (6, "1-3", "4-6", "received_before_unknown"),
+            (6, "1-4", "6", "received_before_unknown"),
+        ],
+    )
+    def test_what_was_received_first_is_compared(self, first, executed, retrieved, expected):
+        """Of a relay log that nobody saw begin, sets tell what came before."""
+        donor, recipient = self.found()
+        recipient.receive(donor, (first, f"{A}:{first}"))
+        self.row(recipient, donor, executed, retrieved)
+        self.row(recipient, donor, executed, retrieved)
+        assert self.answers(donor, recipient, "clone_resume_exact") == [expected]
+
+    def test_a_status_of_before_the_first_group_says_nothing(self):
+        """The row's channel is read before its relay log; the next row decides."""
+        donor, recipient = self.found()
+        recipient.receive(donor, (6, f"{A}:6"))
+        self.row(recipient, donor, "1-3")
+        self.row(recipient, donor, "1-3", "4-6")
+        expected = ["received_before_unknown"]
+        assert self.answers(donor, recipient, "clone_resume_exact") == expected
+
+    @pytest.mark.parametrize("action", ["boot", "reset"])
+    def test_what_was_retrieved_may_have_been_given_up(self, action):
+        """A start, or RESET REPLICA, and group 4 may come again."""
+        donor, recipient = self.found()
+        recipient.receive(donor, (6, f"{A}:6"))
+        if action == "boot":
+            recipient.boot(data_lineage=1)
+        else:
+            recipient.administer("reset", "")
+        self.row(recipient, donor, "1-3:6", "6")
+        expected = ["received_before_unknown"]
+        assert self.answers(donor, recipient, "clone_resume_exact") == expected
+
+    def test_the_next_clone_is_compared_anew(self):
+        """With its own donor and coordinates."""
+        donor, recipient = self.found()
+        self.row(recipient, donor, "1-3")
+        not_before = recipient.clock.tick()
+        recipient.lineage += 1
+        recipient.fleet_event(kind=_kind("lineage"), binlog_lineage=2, reason="cloned")
+        recipient.boot(data_lineage=2)
+        later = {"begin_time": "2026-11-27 21:00:00.000000", "binlog_position": end_of(4)}
+        body = {"step": "found", "role": "recipient", "peer": "s", "not_before": not_before}
+        recipient.fleet_event(kind=_kind("clone"), begin_time=later["begin_time"], **body)
+        recipient.file = 0
+        recipient.open_file()
+        recipient.follow(donor)
+        self.status = self.status | later
+        self.row(recipient, donor, "1-3")
+        expected = ["holds", "set_lacks"]
+        assert self.answers(donor, recipient, "clone_coordinates_equal_donor") == expected
+
+
 def _kind(name: str):
     from tallystick.coordinates.audit.fleet_events import FleetEventKind
 

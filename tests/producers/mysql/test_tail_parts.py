@@ -24,6 +24,7 @@ from tallystick.producers.mysql.binlog_dump import (
 )
 from tallystick.producers.mysql.binlog_events import LogEvent
 from tallystick.producers.mysql.channel_watch import ChannelWatch
+from tallystick.producers.mysql.clone_shown import CloneShown
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_directory import LocalDirectory
@@ -210,7 +211,7 @@ def test_a_boot_with_the_data_of_a_clone_begins_the_history_anew(
         recovers_relay_log=False,
         logs={"binlog.000001": 157, "binlog.000002": 157},
         channels=[channel],
-        clone=now,
+        clone=CloneShown(now),
     )
     history.begin(server)
     journal.save()
@@ -219,6 +220,70 @@ def test_a_boot_with_the_data_of_a_clone_begins_the_history_anew(
     assert ["gap", *kinds] == [one["kind"] for one in records if one["kind"] != "observer"]
     assert [one.get("data_lineage") for one in records if one["kind"] == "start"] == [lineage]
     assert state.clone == now
+
+
+ANSWER = {"collection_id": "c1", "requested_at": 0, "row": {"LOCAL": {}, "REPLICATION": {}}}
+
+
+@pytest.mark.parametrize(
+    ("state", "answer", "donor", "not_before"),
+    [
+        ("", {}, "d", 8),
+        ("", {}, None, 8),
+        # Another clone's coordinates may be taken, or it is not known which it is.
+        ("In Progress", {}, "d", 5),
+        ("", {"unread": [{"part": "clone_status", "code": 1142, "message": ""}]}, "d", 5),
+        ("", {"clone_status": {"STATE": "Completed", "BEGIN_TIME": "b"}}, "d", 5),
+        # Never seen without it.
+        ("", None, "d", None),
+    ],
+)
+def test_a_clone_is_recorded_with_when_the_server_had_it_not(
+    state: str, answer: dict[str, object] | None, donor: str | None, not_before: int | None
+) -> None:
+    """Its donor's log must be the same since then; the server's own times are of its clock."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    history = ServerHistory(
+        "a",
+        journal,
+        RelayLogs(None, journal, print, steady_clock_us),
+        notice=print,
+        clock_us=steady_clock_us,
+        from_oldest=False,
+        donor_of=lambda clone: donor if clone.source == "db1:3306" else None,
+    )
+
+    def now(clone: CloneShown, boot_s: float, asked_us: int) -> ServerNow:
+        body = {"server_uuid": "u", "variables": {}}
+        logs = {"binlog.000001": 157}
+        return ServerNow(
+            body, None, boot_s, recovers_relay_log=False, logs=logs, clone=clone, asked_us=asked_us
+        )
+
+    before = CloneShown("") if answer is not None else CloneShown(None)
+    history.begin(now(before, 1.0, 5))
+    if answer is None:
+        journal.state.clone = ""
+    elif state:
+        history.begin(now(CloneShown("", state, "b"), 1.0, 7))
+    request = CollectRequest("c1", 0)
+    history.record_shown(Collected(request, {**ANSWER, **(answer or {})}, 9, begun_ts=8))
+    history.begin(now(CloneShown("2.5", "Completed", "b", "db1:3306"), 100.0, 20))
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
+    found = [one for one in records if one["kind"] == "clone"]
+    assert [not_before] * (not_before is not None) == [one["not_before"] for one in found]
+    assert [donor] * len(found) == [one.get("peer") for one in found]
+    if found:
+        assert (found[0]["step"], found[0]["role"], found[0]["begin_time"]) == (
+            "found",
+            "recipient",
+            "b",
+        )
+        # Behind the start over the cloned data, in front of all that was received since.
+        kinds = [one["kind"] for one in records if one["kind"] != "observer"]
+        assert kinds[kinds.index("clone") - 2 :] == ["gap", "start", "clone"]
 
 
 @pytest.mark.parametrize("is_anew", [True, False])
@@ -421,6 +486,7 @@ def test_a_place_is_read_as_it_was_saved(tmp_path: Path) -> None:
         relays={"c": ("relay-c", 3, 400, True)},
         channels={"c": {"Source_UUID": "v"}},
         clone="1700000000.250",
+        uncloned_us=98,
     )
     path = tmp_path / "a.json"
     state.save(path)
