@@ -16,7 +16,7 @@ from tallystick.coordinates.rules.between import (
     groups_after,
 )
 from tallystick.coordinates.rules.families import Family, Lack
-from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Holds, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.source_coordinates import kind_at
 from tallystick.coordinates.rules.statements import CLONE_STATUS, file_from, file_until
@@ -259,6 +259,22 @@ def _donor_file(
             "{expected:group}",
             "binary log of instance {source} after {file}:{position}",
         ),
+        "group_left_out": Case(
+            "The clone of {file}:{position} has received {received:group}, but neither received nor"
+            " executed {expected:group}, which instance {source} has before it.",
+            "{received:group} without {expected:group}",
+            "relay log of the clone, Retrieved_Gtid_Set and gtid_executed",
+            "{expected:group}",
+            "binary log of instance {source} after {file}:{position}",
+        ),
+        "received_again": Case(
+            "The clone of {file}:{position} has received {received:group}, which instance {source}"
+            " has before that position; behind it comes {expected:group}.",
+            "{received:group}",
+            "relay log of the clone",
+            "{expected:group}",
+            "binary log of instance {source} after {file}:{position}",
+        ),
     },
 )
 def clone_resume_exact(resumed: CloneResumed, against: Against) -> Compared:
@@ -282,13 +298,14 @@ def clone_resume_exact(resumed: CloneResumed, against: Against) -> Compared:
         is_there = end < 0 or (where[0] == number and (where[1] - end) % WRAP == 0)
         if is_there and expected == gtid:
             return HOLDS
+        case: str | Holds | Undecided = "other_first_group"
         if not resumed.is_first:
-            doubt = _doubt_first(resumed, expected, donor, state, file.file_number)
-            if doubt is not None:
-                return doubt
+            case = _case_of_seen(resumed, expected, donor, state, file.file_number)
+        if not isinstance(case, str):
+            return case
         at = f"{name}:{position}"
         return Broken(
-            "other_first_group",
+            case,
             witness=expected or at,
             at=at,
             source=donor.instance_id,
@@ -300,27 +317,30 @@ def clone_resume_exact(resumed: CloneResumed, against: Against) -> Compared:
     return Undecided(DONOR_FIRST_GROUP_UNKNOWN)
 
 
-def _doubt_first(
+def _case_of_seen(
     resumed: CloneResumed, expected: str, donor: InstanceTimeline, state: Snapshot, number: int
-) -> Undecided | None:
-    """Why a group that was received first, as far as was seen, may be right all the same.
+) -> str | Holds | Undecided:
+    """How the rule is broken by a group before which others may have come that nobody saw.
 
     A receiver takes groups in the order of the donor's log. So one from before the position is
-    wrong whatever came before it. One from behind the group that is expected is wrong if it is
-    among what was retrieved, and the expected one is not, nor was executed.
+    wrong whatever came in front of it, and nothing came in front of the expected one if all that
+    was retrieved is new. A group from behind the expected one is wrong if it is among what was
+    retrieved, and the expected one is not, nor was executed.
     """
     file, position = resumed.clone.coordinates
     base_name, received_in, end, gtid = resumed.first_queued
     if end >= 0 and base_name == parse_log_file_name(file)[0]:
         is_before = received_in < number or (received_in == number and end <= position < WRAP)
         if is_before:
-            return None
-    is_left_out = bool(gtid) and gtid in resumed.retrieved and bool(expected)
-    if not is_left_out or expected in resumed.retrieved | resumed.has:
+            return "received_again"
+    if expected and expected in resumed.retrieved:
+        is_new = resumed.retrieved.isdisjoint(resumed.clone.executed)
+        return HOLDS if is_new else Undecided(RECEIVED_BEFORE_UNKNOWN)
+    if not gtid or gtid not in resumed.retrieved or not expected or expected in resumed.has:
         return Undecided(RECEIVED_BEFORE_UNKNOWN)
     for _, group in groups_after(donor, state, number, position):
         if group is None:
             return Undecided(DONOR_GROUPS_UNKNOWN)
         if group == gtid:
-            return None
+            return "group_left_out"
     return Undecided(DONOR_FIRST_GROUP_UNKNOWN)

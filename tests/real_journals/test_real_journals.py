@@ -1,4 +1,4 @@
-"""Journals captured from real MySQL 8.0.31 servers keep their verdicts; docs/fidelity.md."""
+"""Journals of real MySQL servers, 8.0.31 and 9.7.4, keep their verdicts; docs/fidelity.md."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ HEALTHY = (
     "reset_and_change_source",
     "two_sources",
 )
+CLONED = "clone_by_gtid_set"
+"""Healthy, but with the gap that each recipient's journal has in front of the cloned data."""
 BROKEN = {
+    "clone_follows_too_late": {("clone_resume_exact", "recip")},
     "empty_group_hides": {("gtid_origin_agreement", "r"), ("gtid_origin_agreement", "s")},
     "errant_write": {("no_errant_gtids", "r")},
     "lost_xa_gtids": {
@@ -113,6 +116,21 @@ def test_a_real_fault_is_named_and_nothing_else(name: str, block_size: int) -> N
     assert result.verdict is Verdict.INCONSISTENT
 
 
+@pytest.mark.parametrize("name", [CLONED, "clone_follows_too_late"])
+@pytest.mark.parametrize("block_size", [1, 61, 4096])
+def test_a_clone_of_real_servers_is_compared_with_its_donor(name: str, block_size: int) -> None:
+    """Its coordinates are the donor's; it goes on from there, or a group behind."""
+    result = audited(lines_of(name), block_size)
+    clone = [one.check for one in result.checks if one.check.rule.startswith("clone_")]
+    outcomes = {check.rule: (check.outcome, check.reason) for check in clone}
+    resumed = (Outcome.HOLDS, "") if name == CLONED else (Outcome.BROKEN, "group_left_out")
+    assert outcomes == {
+        "clone_coordinates_equal_donor": (Outcome.HOLDS, ""),
+        "clone_resume_exact": resumed,
+    }
+    assert broken(result) == BROKEN.get(name, set())
+
+
 def last_row_but_one(records: list[dict[str, Any]], instance: str) -> dict[str, Any]:
     """Behind the very last row the journal ends: what it refers to might still have come."""
     rows = [r for r in records if r["kind"] == "log_status" and r["instance"] == instance]
@@ -183,7 +201,7 @@ def test_a_falling_lsn_is_named() -> None:
 def test_the_journals_tell_nothing_of_the_machine() -> None:
     """They are small, and have neither addresses nor directories but the relay log's own."""
     files = sorted(HERE.glob("*.jsonl"))
-    assert [path.stem for path in files] == sorted([*HEALTHY, *BROKEN])
+    assert [path.stem for path in files] == sorted([*HEALTHY, CLONED, *BROKEN])
     for path in files:
         text = path.read_text(encoding="ascii")
         assert len(text) < 150_000
