@@ -39,7 +39,6 @@ from tallystick.coordinates.rules.redo_log import (
     REDO_LOG_NOT_READ,
     REDO_RULES,
 )
-from tallystick.coordinates.rules.replicated_gtids import FORMER_SOURCE_NAMED
 from tallystick.coordinates.state_codec import COLLABORATOR, Bytes, encode, restore
 
 SUBJECT = "subject"
@@ -324,8 +323,6 @@ def is_optional(check: Check, verdict: str) -> bool:
     """
     if check.reason in _REDO_UNSEEN:
         return True  # no other rule needs these events
-    if check.reason == FORMER_SOURCE_NAMED.code:
-        return True  # it has left an earlier collection undecided, and nothing came to it
     if check.reason in _DOUBTS:
         return False
     rule = RULES.get(check.rule)

@@ -32,8 +32,6 @@ class Memory:
 
     reported: GtidSet = GtidSet.EMPTY
     """GTIDs that have been reported."""
-    doubted: GtidSet = GtidSet.EMPTY
-    """GTIDs that have been named as undecided, and stay as they are."""
     reported_at: frozenset[str] = frozenset()
     """Coordinates that have been reported."""
     lineage: int = -1

@@ -60,13 +60,6 @@ OF_FORMER_SOURCE = reason(
     " then may have brought them",
     Lack.SERVER,
 )
-FORMER_SOURCE_NAMED = reason(
-    "executed_of_former_source_named",
-    "{count:n GTID} of {servers:list} {count:was|were} executed before the journal began, as an"
-    " earlier collection has named: a channel that was gone by then may have brought"
-    " {count:it|them}",
-    Lack.SERVER,
-)
 SOURCE_EXECUTED_UNKNOWN = reason(
     "source_executed_unknown",
     "not everything that the source has executed is known",
@@ -241,8 +234,7 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
         " ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS gives GTIDs of the replica's own; or the GTIDs"
         " are of a server of which its sources have none, and were executed before the replica's"
         " journal began: a channel that was gone by then may have brought them. It has, where that"
-        " server is observed and knows them; else they leave the collection undecided that shows"
-        " them first, and later ones list them"
+        " server is observed and knows them"
     ),
     sources=(
         "Vitess issue 17254",
@@ -346,17 +338,11 @@ def _report_errant(
 def _leave_former(
     former: GtidSet, reported: GtidSet, row: ReplicaExecuted, against: Against
 ) -> Compared:
-    """What came before the journal began stays as it is: it is in doubt once, and listed then."""
-    memory, servers = against.memory, _uuids(former)
-    if former - memory.doubted:
-        answer = Undecided(OF_FORMER_SOURCE, servers=servers)
-        return against.remember(answer, doubted=memory.doubted | former)
+    """What came before the journal began is in doubt, but for what has been found beside it."""
     still = _without_upstreams(reported, row, against)
     if isinstance(still, Waiting) or still:
         return STILL_BROKEN
-    if not former:
-        return HOLDS
-    return Undecided(FORMER_SOURCE_NAMED, servers=servers, count=former.count())
+    return Undecided(OF_FORMER_SOURCE, servers=_uuids(former)) if former else HOLDS
 
 
 def _without_their_servers(
