@@ -27,8 +27,9 @@ ATTEMPTS = 5
 _PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
     # So far back a reader can open a version, or go on reading files that were put together.
-    "delta.logRetentionDuration": "interval 2 days",
-    "delta.deletedFileRetentionDuration": "interval 2 days",
+    # A busy fleet's table has a commit each second, and whoever opens it lists them.
+    "delta.logRetentionDuration": "interval 6 hours",
+    "delta.deletedFileRetentionDuration": "interval 6 hours",
 }
 
 

@@ -8,6 +8,7 @@ location, and writes the same rows under the same number.
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -172,6 +173,7 @@ class FleetStep:
         self._alert = alert
         self._name = fleet
         self._page_url = page_url
+        self._publisher = ThreadPoolExecutor(max_workers=1, thread_name_prefix="publisher")
         self._done_batch_id: int | None = None
         self._fleet_bytes: dict[int, int] = {}
         self._begin()
@@ -459,32 +461,35 @@ class FleetStep:
         labels = self._homes.labels()
         origin = Origin(self._name, time.time_ns() // 1_000, self._page_url, labels)
         lost = 0
-        # Who waits for an alert or a finding does not wait for the validator. An alert is only put
-        # into its queue here, a finding is written by a job of Spark.
+        # Who waits for an alert or a finding does not wait for the validator and the tables. An
+        # alert is only put into its queue here; a finding is written by a job of Spark, beside
+        # which the tables are written, as both mostly wait.
         if self._alert is not None:
             self._alert(step.changes, origin, step.absences)
-        if self._kafka is not None:
-            self._kafka.publish(findings, step.changes, origin)
-            error = self._kafka.publish_dead_letters(step.dead_letters)
-            if error:
-                lost = len(step.dead_letters)
-                at = f"dead letters of micro-batch {batch}"
-                code = ObservationCode.DEAD_LETTERS_LOST
-                seen = doubt(code, at, DEAD_LETTERS_LOST, count=lost, error=error)
-                observations.append(replace(seen, is_undecided=False))
-        delivered_us = time.time_ns() // 1_000
-        validations, of_collections = self._validations(rounds, is_last=is_last)
-        missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
-        rows = [*step.cuts, *missing]
-        self._tables.write(
-            batch,
-            findings=findings,
-            incidents=list(self._incidents.touched.values()),
-            observations=observations,
-            cuts=rows,
-            checks=of_collections,
-            validations=validations,
-        )
+        delivery = self._publisher.submit(self._publish, findings, step.changes, origin)
+        try:
+            if self._kafka is not None:
+                error = self._kafka.publish_dead_letters(step.dead_letters)
+                if error:
+                    lost = len(step.dead_letters)
+                    at = f"dead letters of micro-batch {batch}"
+                    code = ObservationCode.DEAD_LETTERS_LOST
+                    seen = doubt(code, at, DEAD_LETTERS_LOST, count=lost, error=error)
+                    observations.append(replace(seen, is_undecided=False))
+            validations, of_collections = self._validations(rounds, is_last=is_last)
+            missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
+            rows = [*step.cuts, *missing]
+            self._tables.write(
+                batch,
+                findings=findings,
+                incidents=list(self._incidents.touched.values()),
+                observations=observations,
+                cuts=rows,
+                checks=of_collections,
+                validations=validations,
+            )
+        finally:
+            delivered_us = delivery.result()
         self._metrics.count(
             findings=len(findings),
             observations=len(observations),
@@ -510,6 +515,14 @@ class FleetStep:
             verdict_period=self._verdicts.period,
         )
         self._metrics.notify(lambda watcher: watcher.stepped(report))
+
+    def _publish(
+        self, findings: list[Finding], changes: list[IncidentChange], origin: Origin
+    ) -> int:
+        """Write findings and changes of incidents to Kafka; when that is done, microseconds."""
+        if self._kafka is not None:
+            self._kafka.publish(findings, changes, origin)
+        return time.time_ns() // 1_000
 
     def _validations(
         self, rounds: list[Round], *, is_last: bool

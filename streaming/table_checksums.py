@@ -11,13 +11,13 @@ import contextlib
 import json
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.coordinates.values.checksum import checksum
 from tallystick.streaming.errors import TableError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
     from pathlib import Path
 
     from deltalake import DeltaTable
@@ -29,8 +29,26 @@ _commit = re.compile(rf"{_LOG}/(\d{{20}})\.json").fullmatch
 _checkpoint = re.compile(rf"{_LOG}/(\d{{20}})\.checkpoint\.parquet").fullmatch
 
 _writing = threading.Lock()
-_compared: dict[str, tuple[int, int]] = {}
-"""Time of change and size of files whose checksum has agreed in this process."""
+_compared: dict[str, dict[str, tuple[int, int]]] = {}
+"""By table, time of change and size of files whose checksum has agreed in this process."""
+
+
+class _Written(NamedTuple):
+    """What this process has written of a table's checksums.
+
+    Attributes:
+        at: Time of change and size of their file then: read again if it has others.
+        version: The number of the last commit.
+        names: The files of it, and maybe of earlier ones.
+    """
+
+    at: tuple[int, int]
+    version: int
+    names: frozenset[str]
+
+
+_written: dict[str, _Written] = {}
+"""By table: whoever appends each second does not read the lines of two hundred thousand commits."""
 
 
 def compare_log(table: Path) -> None:
@@ -70,8 +88,7 @@ def record(table: Path, delta: DeltaTable) -> None:
 
 
 def _record(table: Path, delta: DeltaTable) -> None:
-    known = _known(table)
-    done = max((int(found[1]) for found in map(_commit, known) if found), default=-1)
+    done, known = _recorded(table)
     names: dict[str, None] = {} if known else dict.fromkeys(data_names(delta))
     # The last one again: its checkpoint may be younger than itself.
     for version in range(max(done, 0), delta.version() + 1):
@@ -81,20 +98,40 @@ def _record(table: Path, delta: DeltaTable) -> None:
             actions = map(json.loads, (table / log).read_bytes().splitlines())
             names |= dict.fromkeys(a["add"]["path"] for a in actions if "add" in a)
             names |= dict.fromkeys((log, f"{_LOG}/{version:020d}.checkpoint.parquet"))
-    lines = []
-    for name in sorted(names.keys() - known.keys()):
+    lines: dict[str, str] = {}
+    for name in sorted(names.keys() - known):
         with contextlib.suppress(FileNotFoundError):  # most commits have no checkpoint
-            lines.append(f"{checksum((table / name).read_bytes()):08x} {name}\n")
+            lines[name] = f"{checksum((table / name).read_bytes()):08x} {name}\n"
     if lines:
         with (table / FILE).open("a", encoding="ascii") as file:
-            file.write("".join(lines))
+            file.write("".join(lines.values()))
+    has = frozenset(lines) | (names.keys() & known)
+    _written[str(table)] = _Written(_changed(table / FILE), delta.version(), has)
+
+
+def _recorded(table: Path) -> tuple[int, Collection[str]]:
+    """The number of the last commit with checksums, and which files have one, at least of it."""
+    written = _written.get(str(table))
+    with contextlib.suppress(FileNotFoundError):
+        if written is not None and written.at == _changed(table / FILE):
+            return written.version, written.names
+    known = _known(table)
+    done = max((int(found[1]) for found in map(_commit, known) if found), default=-1)
+    return done, known.keys()
+
+
+def _changed(path: Path) -> tuple[int, int]:
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def forget_removed(table: Path) -> None:
     """Drop the lines of files that are there no more."""
     with _writing:
         known = _known(table)
-        lines = [f"{known[name]} {name}\n" for name in known if (table / name).exists()]
+        there = {path.name for path in table.iterdir()}
+        there |= {f"{_LOG}/{path.name}" for path in (table / _LOG).iterdir()}
+        lines = [f"{known[name]} {name}\n" for name in known if name in there]
         temporary = table / f"{FILE}.tmp"
         temporary.write_text("".join(lines), "ascii")
         temporary.replace(table / FILE)
@@ -123,12 +160,12 @@ def _known(table: Path) -> dict[str, str]:
 
 
 def _compare(table: Path, known: Mapping[str, str], names: Iterable[str]) -> None:
+    compared = _compared.setdefault(str(table), {})
     for name in names:
         path = table / name
         try:
-            status = path.stat()
-            at = status.st_mtime_ns, status.st_size
-            if _compared.get(str(path)) == at:
+            at = _changed(path)
+            if compared.get(name) == at:
                 continue
             found = f"{checksum(path.read_bytes()):08x}"
         except FileNotFoundError:
@@ -138,4 +175,7 @@ def _compare(table: Path, known: Mapping[str, str], names: Iterable[str]) -> Non
                 f"{str(path)!r} is damaged: its checksum is {found}, expected {known[name]}. To"
                 f" fix: tallystick rebuild"
             )
-        _compared[str(path)] = at
+        compared[name] = at
+    if len(compared) > 2 * len(known):
+        # Files that are gone: a reader may run for months.
+        _compared[str(table)] = {name: at for name, at in compared.items() if name in known}

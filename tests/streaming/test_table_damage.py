@@ -12,6 +12,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tallystick.streaming import table_checksums, table_reader
+from tallystick.streaming.delta_table import CHECKPOINT_COMMITS
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.table_sink import TableSink
 from tallystick.streaming.table_upkeep import Retention, keep_up
@@ -101,6 +102,27 @@ def test_a_commit_without_checksums_gets_them_from_the_next_writer(written, tmp_
     sums.write_text("".join(whole.splitlines(keepends=True)[:-2]))
     TableSink(directory, "run").write(9, findings=[replace(FINDINGS[0], at="c9")])
     assert set(whole.splitlines()) < set(sums.read_text().splitlines())
+
+
+def test_a_writer_reads_the_checksums_of_others_only(tmp_path, monkeypatch):
+    """Its own it has just written: there may be hundreds of thousands."""
+    sink, other = TableSink(tmp_path, "run"), TableSink(tmp_path, "other")
+    sink.write(1, findings=FINDINGS[:1])
+    sums = tmp_path / "findings" / table_checksums.FILE
+    reads = []
+    known = table_checksums._known
+    monkeypatch.setattr(table_checksums, "_known", lambda table: reads.append(1) or known(table))
+    for batch in range(2, 2 + CHECKPOINT_COMMITS):
+        sink.write(batch, findings=FINDINGS[:1])
+    assert not reads
+    table_checksums.forget_removed(tmp_path / "findings")
+    other.write(1, findings=FINDINGS[:1])
+    sink.write(2 + CHECKPOINT_COMMITS, findings=FINDINGS[:1])
+    assert reads
+    names = [line.split()[1] for line in sums.read_text().splitlines()]
+    log = tmp_path / "findings" / "_delta_log"
+    files = {*tmp_path.glob("findings/*.parquet"), *log.glob("*.json"), *log.glob("*.parquet")}
+    assert sorted(names) == sorted(str(path.relative_to(tmp_path / "findings")) for path in files)
 
 
 def test_upkeep_leaves_checksums_of_what_is_there(written, tmp_path):
