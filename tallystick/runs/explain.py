@@ -28,8 +28,10 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
         "snapshot_position_within_file",
     ),
     RELAY_LOGS: (
+        "applied_coordinates_paired",
         "applied_exactly_once",
         "applied_relay_gtids_executed",
+        "clone_resume_exact",
         "master_info_not_ahead_of_relay",
         "relay_info_coordinates_paired",
         "relay_mirrors_source",
