@@ -6,7 +6,7 @@ Each runs a backup on one server when it is due; up to then the server has no cr
 from __future__ import annotations
 
 from random import Random
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup import engine_locking
@@ -21,6 +21,8 @@ from tallystick.producers.simulator.server import administration, clients, commi
 from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tallystick.producers.simulator.backup.threads import Thread
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import Group
@@ -145,13 +147,14 @@ class _Careless(BackupSynchronization):
     fault: _PassesZone
     fleet: World
 
-    def lock_tables(self, group: Group, *, is_applier: bool = False) -> Thread:
-        """Leave the zone to the others, once."""
-        thread = super().lock_tables(group, is_applier=is_applier)
+    def execute(
+        self, thread: Thread, run: Callable[[Thread], Any], go_on: Callable[[], None]
+    ) -> bool:
+        """Leave the zone to the others, once: while it is closed."""
         if self.is_on and self.participates(thread.tables) and not self.fault.injected:
             self.fault.mark(self.fleet, self.instance)
             thread.enter_zone = False
-        return thread
+        return super().execute(thread, run, go_on)
 
 
 class _PassesZone(_BackupFault):
