@@ -320,3 +320,17 @@ def test_files_of_another_data_directory_may_have_any_size():
     redo(journal, "CHECKPOINT", LSN - FILES - 512)
     redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
     assert [] == audit(journal).findings
+
+
+@pytest.mark.parametrize("between", ["gap", "other data", "nothing"])
+def test_a_sample_bounds_those_of_the_same_data_only(between: str) -> None:
+    """A restore, which a gap may hide, begins with the redo log of its image."""
+    journal = Journal().begin()
+    journal.record("redo_status", checkpoint=LSN, flushed=LSN, current=LSN)
+    if between == "gap":
+        journal.record("gap")
+    elif between == "other data":
+        journal.start(data_lineage="restored")
+    earlier = LSN - 5120
+    journal.record("redo_status", checkpoint=earlier, flushed=earlier, current=earlier)
+    assert audit(journal).broken == (["redo_status_agrees"] if between == "nothing" else [])
