@@ -59,7 +59,7 @@ def donor_of(
 ) -> str | None:
     """Which of the servers is at the address that a recipient has cloned from; None: not known.
 
-    A loopback address is of the recipient's own machine. It tells something only where the
+    A loopback address is of the recipient's own machine. It names a server only where the
     recipient is at the port that it listens on: else something forwards ports, and others too.
     """
     host, _, port = clone.source.rpartition(":")

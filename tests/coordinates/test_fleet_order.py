@@ -498,7 +498,7 @@ def test_a_copied_server_uuid_is_not_taken_for_the_source(order):
 def test_a_server_with_the_sources_server_uuid_is_it_unless_its_server_id_differs(
     server_id, is_judged
 ):
-    """One that is not known tells nothing against it."""
+    """One that is not known is nothing against it."""
     clock = Clock()
     replica, source = Journal(clock, "r", B, 2), Journal(clock, "z", A, server_id)
     for journal in (replica, source):

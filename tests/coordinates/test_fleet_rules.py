@@ -1699,7 +1699,7 @@ class TestRelayMirrorsSource:
 
     @pytest.mark.parametrize("action", ["relay_log_recovery", "reset"])
     def test_a_channel_that_begins_anew_may_begin_anywhere(self, action):
-        """The relay log of before is given up."""
+        """The relay log that was there is given up."""
         source, replica = fleet_of_two(auto_position=False)
         replica.receive(source, (1, f"{A}:1"))
         replica.administer(action)
@@ -2215,7 +2215,7 @@ class TestFoundClones:
             # From before the position, whatever came in front of it.
             (3, "1-3", "3", "received_again"),
             (2, "1-5", "2-5", "received_again"),
-            # Executed in another way, or of a relay log of before the clone.
+            # Executed in another way, or of the relay log that the clone has replaced.
             (6, "1-4", "6", "received_before_unknown"),
             (6, "1-3", "2-6", "received_before_unknown"),
         ],

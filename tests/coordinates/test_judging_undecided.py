@@ -614,3 +614,19 @@ def test_a_retry_that_does_not_name_its_round_is_timed_too(wait_us, is_broken):
     )
     cases = [finding.case for finding in audit(journal).findings]
     assert cases == (["retry_too_early"] if is_broken else [])
+
+
+@pytest.mark.parametrize("between", ["gap", "gap of the channel", "reset", "nothing"])
+def test_what_a_relay_log_was_is_not_held_against_a_pair_of_another(between: str) -> None:
+    """RESET REPLICA, which a gap may hide, begins another relay log with the same file names."""
+    journal, _, _ = replica()
+    journal.row(replica_status=journal.replica_status())
+    if between == "gap":
+        journal.record("gap")
+    elif between == "gap of the channel":
+        journal.record("gap", channel="")
+    elif between == "reset":
+        journal.record("channel", channel="", action="reset")
+    journal.row(replica_status=journal.replica_status(Exec_Source_Log_Pos=700))
+    broken = audit(journal).broken
+    assert ("applied_coordinates_paired" in broken) == (between == "nothing")
