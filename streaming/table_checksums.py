@@ -106,7 +106,8 @@ def _record(table: Path, delta: DeltaTable) -> None:
         with (table / FILE).open("a", encoding="ascii") as file:
             file.write("".join(lines.values()))
     has = frozenset(lines) | (names.keys() & known)
-    _written[str(table)] = _Written(_changed(table / FILE), delta.version(), has)
+    with contextlib.suppress(FileNotFoundError):  # none was ever written
+        _written[str(table)] = _Written(_changed(table / FILE), delta.version(), has)
 
 
 def _recorded(table: Path) -> tuple[int, Collection[str]]:

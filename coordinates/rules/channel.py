@@ -13,6 +13,7 @@ from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
     HOLDS,
     Broken,
+    Reason,
     RowAnswer,
     Undecided,
 )
@@ -342,17 +343,24 @@ def applied_coordinates_paired(e: ChannelEvidence) -> RowAnswer:
         return Undecided(NOT_READ)
     if not e.is_followed:
         return Undecided(NO_RELAY)
-    if e.group is None:
-        return Undecided(APPLIED_FORGOTTEN)
-    end = e.group.source_end
+    answer = judge_pair(e.group, e.applied, e.executed, APPLIED_FORGOTTEN)
+    if not isinstance(answer, Broken) or e.read is None or not same_family(e.read, e.executed):
+        return answer
+    return Undecided(EXECUTED_BEYOND_READ) if e.executed > e.read else answer
+
+
+def judge_pair(
+    group: GroupEnd | None, relay: LogCoordinates, source: LogCoordinates, forgotten: Reason
+) -> RowAnswer:
+    """Whether relay and source coordinates that were set together denote one event."""
+    if group is None:
+        return Undecided(forgotten)
+    end = group.source_end
     if end is None:
         return Undecided(SOURCE_END_UNKNOWN)
-    if end == e.executed or e.group.has_moved_on:
+    if end == source or group.has_moved_on:
         return HOLDS
-    if e.read is not None and same_family(e.read, e.executed) and e.executed > e.read:
-        return Undecided(EXECUTED_BEYOND_READ)
-    witness = f"{e.executed} instead of {end}"
-    return Broken("torn", witness=witness, relay=e.applied, source=e.executed, end=end)
+    return Broken("torn", witness=f"{source} instead of {end}", relay=relay, source=source, end=end)
 
 
 @rule(

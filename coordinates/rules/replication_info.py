@@ -10,8 +10,8 @@ from tallystick.coordinates.rules.channel import (
     GTID_ONLY,
     NO_RELAY,
     POSITION_WRAPPED,
-    SOURCE_END_UNKNOWN,
     GroupEnd,
+    judge_pair,
 )
 from tallystick.coordinates.rules.columns import NOT_READ, same_family
 from tallystick.coordinates.rules.families import Family, Lack
@@ -204,14 +204,7 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
         return Undecided(NOT_READ)
     if not e.shows_stored:
         return Undecided(NO_RELAY)
-    if e.group is None:
-        return Undecided(GROUP_FORGOTTEN)
-    end = e.group.source_end
-    if end is None:
-        return Undecided(SOURCE_END_UNKNOWN)
-    if end == source or e.group.has_moved_on:
-        return HOLDS
-    return Broken("torn", witness=f"{source} instead of {end}", relay=relay, source=source, end=end)
+    return judge_pair(e.group, relay, source, GROUP_FORGOTTEN)
 
 
 @rule(
