@@ -7,9 +7,10 @@ here also serve readers that take whole columns.
 from __future__ import annotations
 
 from enum import IntEnum
-from functools import lru_cache, partial
-from typing import TYPE_CHECKING, NamedTuple
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from tallystick.coordinates.events.journal import QueryVerb
@@ -17,8 +18,6 @@ from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import numpy.typing as npt
 
     from tallystick.coordinates.events.journal import Block
@@ -109,8 +108,8 @@ LOG_COLUMNS = (
 EVENT_COLUMNS = (*LOG_COLUMNS, "stream", "channel")
 
 
-class Event(NamedTuple):
-    """One event on the event-by-event path."""
+class Event(msgspec.Struct, frozen=True, gc=False):
+    """One event on the event-by-event path: of all values the quickest to make and to read."""
 
     type: int
     flags: int
@@ -131,10 +130,6 @@ class Event(NamedTuple):
     ts: int
     stream: int
     channel: int
-
-
-# As `Event._make`, but without a call of Python's for each event.
-_event_of: Callable[[tuple[int, ...]], Event] = partial(tuple.__new__, Event)
 
 
 class EventColumns:
@@ -171,7 +166,7 @@ class EventColumns:
         if events is None:
             part = slice(number * SLICE, (number + 1) * SLICE)
             columns = [self._block.columns[name][part].tolist() for name in EVENT_COLUMNS]
-            events = self._slices[number] = list(map(_event_of, zip(*columns, strict=True)))
+            events = self._slices[number] = list(map(Event, *columns))
         return events
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from msgspec import structs
 
 from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.events.log_events import (
@@ -195,7 +196,7 @@ class LogReader:
         if event.sid >= 0:
             number = self.sid_number(block.sids[event.sid])
             if number != event.sid:
-                event = event._replace(sid=number)
+                event = structs.replace(event, sid=number)
         if file_number != self.file_number or base_name != self.base_name:
             if not self._switch_file(event, base_name, file_number):
                 return
