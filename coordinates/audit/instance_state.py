@@ -92,7 +92,7 @@ class WaitingRow:
         )
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class InstanceState:
     """What was read of one instance's journal so far.
 

@@ -45,7 +45,7 @@ LogPosition = tuple[int, int, int]
 """Binlog lineage, file number and position."""
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class InstanceTimeline:
     """One instance's journal, as its fleet events have reported it so far."""
 

@@ -33,7 +33,7 @@ FIELD_MASK = 2**32 - 1
 _ANONYMOUS_GTID = int(EventType.ANONYMOUS_GTID)
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class BinlogFileReader(LogReader):
     """The binary log, file by file.
 

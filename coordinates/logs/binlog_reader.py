@@ -51,7 +51,7 @@ _FRAMING, _GROUP = Mark.FRAMING, Mark.GROUP
 _GROUP_MARK = int(Mark.GROUP)
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class BinlogReader(BinlogFileReader):
     """The binary log.
 
@@ -479,7 +479,7 @@ class BinlogReader(BinlogFileReader):
 
     def lose_continuity(self) -> None:
         """Part of the file is missing: L is a lower bound until the next PREVIOUS_GTIDS."""
-        super().lose_continuity()
+        BinlogFileReader.lose_continuity(self)
         self.file_events = max(self.file_events, len(FILE_HEAD))
         self.logged_is_complete = False
         self.last_sequence_number = ABSENT
@@ -488,7 +488,7 @@ class BinlogReader(BinlogFileReader):
 
     def mark_gap(self) -> None:
         """Records are missing, maybe a RESET among them: nothing of before bounds what comes."""
-        super().mark_gap()
+        BinlogFileReader.mark_gap(self)
         self.forget_logged()
         self.closed = {}
         self.oldest_file = None

@@ -56,7 +56,7 @@ _FRAMING, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
 _ANONYMOUS_GTID = int(EventType.ANONYMOUS_GTID)
 
 
-@dataclass(eq=False)
+@dataclass(slots=True, eq=False)
 class RelayReader(LogReader):
     """The relay log of one channel.
 
@@ -124,7 +124,7 @@ class RelayReader(LogReader):
 
     def compact(self) -> None:
         """As of every log; and bring the queue into the one array that is saved."""
-        super().compact()
+        LogReader.compact(self)
         self.queue.compact()
 
     # Files
@@ -499,14 +499,14 @@ class RelayReader(LogReader):
 
     def mark_gap(self) -> None:
         """Records are missing, maybe a ROTATE of the source among them: its file is not known."""
-        super().mark_gap()
+        LogReader.mark_gap(self)
         self.source_base = None
         self.source_number = self.source_end = self.position_end = self.sender = ABSENT
         self.has_fallen = self.has_restarted = False
 
     def lose_continuity(self) -> None:
         """Part of the relay file is missing: Q is a lower bound until the next PREVIOUS_GTIDS."""
-        super().lose_continuity()
+        LogReader.lose_continuity(self)
         self.is_given_up = self.is_of_one_source = False
         self.received_is_complete = False
         self.has_missed = True
