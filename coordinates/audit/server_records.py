@@ -247,7 +247,7 @@ class ServerRecordReader(InstanceState):
         relay = self.relay(name)
         left_at, left_uuid = channel.relay, channel.source_uuid
         was_unseen = relay.base_name is None or not relay.received_is_complete
-        waiting = _waiting(channel, relay)
+        waiting = _waiting(channel, relay) if action == "reset_all" else GtidSet.EMPTY
         if action in LINEAGE_ACTIONS:
             relay.begin_lineage()
             self.baselines.begin_channel_lineage(name, relay.lineage)

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 _OF_OPENERS = {"log_pos": False, "transaction_length": True, "sequence_number": True}
 """Whether a field is one of the events that open a group, and not of all."""
-_OPENERS = np.array(GROUP_TYPES)
+_IS_OPENER = np.zeros(256, dtype=bool)
+_IS_OPENER[list(GROUP_TYPES)] = True
 _COLUMNS = ("stream", "type", *_OF_OPENERS)
 
 
@@ -39,7 +40,7 @@ class EventFields:
         is_binlog = columns["stream"] == Stream.BINLOG
         if not is_binlog.any():
             return
-        is_opener = is_binlog & np.isin(columns["type"], _OPENERS)
+        is_opener = is_binlog & _IS_OPENER.take(columns["type"])
         for name, is_of_openers in _OF_OPENERS.items():
             values = columns[name][is_opener if is_of_openers else is_binlog]
             if (values > 0).any():
