@@ -123,10 +123,10 @@ class _Layer:
             return None
         at = self.gno[:size].searchsorted(gno)
         known = self.gno[np.minimum(at, size - 1)] == gno
-        at = at[known] if not known.all() else at
-        if len(at) == len(gno):
+        if _all(known):
             differs = (self.server_id[at] != server_id) | (self.commit_ts[at] != commit_ts)
-            return differs if differs.any() else None
+            return differs if _any(differs) else None
+        at = at[known]
         fresh = ~known
         result = np.zeros(len(gno), dtype=np.bool_)
         result[known] = (self.server_id[at] != server_id[known]) | (
@@ -138,7 +138,7 @@ class _Layer:
             for name in ("gno", "server_id", "commit_ts"):
                 column = getattr(self, name)
                 column[: self.size] = column[: self.size][order]
-        return result if result.any() else None
+        return result if _any(result) else None
 
     def _append(self, gno: IntArray, server_id: IntArray, commit_ts: IntArray) -> None:
         size = self.size + len(gno)
@@ -199,7 +199,7 @@ class _Log:
         """The log claims groups in a layer."""
         if layer:
             self.odd.setdefault(layer, GrowingGtidSet()).add_gnos(sid, groups.gno)
-        if groups.is_empty.any():
+        if _any(groups.is_empty):
             empty = self.empty.setdefault(layer, GrowingGtidSet())
             empty.add_gnos(sid, groups.gno[groups.is_empty])
 
@@ -590,7 +590,7 @@ class Origins:
 
 
 # As the methods of arrays, but without a call of Python's for each of many small ones.
-_min, _all = np.minimum.reduce, np.logical_and.reduce
+_min, _all, _any = np.minimum.reduce, np.logical_and.reduce, np.logical_or.reduce
 
 
 def _are_odd(states: Iterable[_State]) -> bool:

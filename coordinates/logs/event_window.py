@@ -138,6 +138,10 @@ class EventWindow:
     def last_end_at_or_before(self, file_number: int, position: int) -> tuple[int, int] | None:
         """(file number, end) of the last event that ends at or before the position."""
         rows = self.rows()
+        if len(rows):  # most often it is the newest one
+            newest = int(rows[-1, FILE]), int(rows[-1, END])
+            if newest <= (file_number, position):
+                return newest
         earlier = (rows[:, FILE] < file_number) | (
             (rows[:, FILE] == file_number) & (rows[:, END] <= position)
         )

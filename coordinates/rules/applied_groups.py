@@ -134,6 +134,8 @@ class _Received:
 
 
 _Groups = list[tuple[Origin, _Received]]
+# As sids.min(), but without a call of Python's for each of many small arrays.
+_min = np.minimum.reduce
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ class AppliedGroups:
             if event.kind is FleetEventKind.LINEAGE and event.body["reason"] == "renamed":
                 self._number_anew()
             sids = event.arrays.get("group_sid")
-            if sids is None or not np.count_nonzero(sids == -1):
+            if sids is None or not len(sids) or _min(sids) >= 0:
                 continue
             if event.kind is FleetEventKind.RECEIVED:
                 self._receive(event)
