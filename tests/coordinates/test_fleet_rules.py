@@ -1542,6 +1542,52 @@ class TestRelayMirrorsSource:
         if is_broken:
             assert output.findings[0].witness == group[1]
 
+    @pytest.mark.parametrize(
+        ("group", "is_broken"),
+        [((3, f"{A}:3"), False), ((3, f"{A}:9"), True), ((4, f"{A}:9"), False), ((6, None), True)],
+    )
+    def test_a_file_that_was_seen_in_part(self, group, is_broken):
+        """Any group may end where nobody looked; none ends after its end."""
+        source, replica = fleet_of_two(auto_position=False)
+        source.log(f"{A}:4")
+        source.fleet_events.pop()
+        source.log(f"{A}:5")
+        source.rotate(f"{A}:1-5")
+        number, gtid = group[0], group[1] or f"{A}:6"
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"), (number, gtid))
+        found = [one.witness for one in self.row(source, replica).findings]
+        assert found == [gtid] * is_broken
+
+    @pytest.mark.parametrize(
+        ("group", "is_broken"),
+        [((5, f"{A}:5"), False), ((5, f"{A}:9"), True), ((6, f"{A}:6"), False)],
+    )
+    def test_a_log_whose_set_is_not_known_goes_on_after_what_was_seen(self, group, is_broken):
+        """The journal begins anew within a file: up to its end what is there is known."""
+        source, replica = fleet_of_two(auto_position=False)
+        source.gap()
+        source.lineage -= 1
+        source.fleet_events[-1].body["binlog_lineage"] = source.lineage
+        source.log(f"{A}:4", f"{A}:5")
+        replica.receive(source, (4, f"{A}:4"), group)
+        found = [one.witness for one in self.row(source, replica).findings]
+        assert found == [group[1]] * is_broken
+
+    @pytest.mark.parametrize("is_seen", [True, False])
+    def test_what_was_missed_later_is_no_excuse(self, is_seen):
+        """The source's log ended before the group when the row was taken."""
+        source, replica = fleet_of_two(auto_position=False)
+        replica.receive(source, (3, f"{A}:3"), (4, f"{A}:4"))
+        replica.status("", replica.says(source))
+        source.status(f"{A}:1-3")
+        source.time()
+        source.log(f"{A}:9")
+        if not is_seen:
+            source.fleet_events.pop()
+        source.log(f"{A}:10")
+        found = [(one.case, one.witness) for one in audit(source, replica).findings]
+        assert found == [("foreign", f"{A}:4")]
+
     @pytest.mark.parametrize("is_logged", [True, False])
     def test_a_group_that_the_source_logs_only_later_was_not_received_of_it(self, is_logged):
         """Where its log ended when the row was taken counts, not where it ends now."""

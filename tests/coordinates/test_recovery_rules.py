@@ -98,6 +98,23 @@ def test_a_recovery_that_loses_nothing_and_repeats_nothing_is_right(same_server:
     assert [observation_text(o) for o in output.observations] == []
 
 
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_a_replay_over_a_file_that_nobody_saw_is_undecided(is_seen: bool) -> None:
+    """Which groups it had cannot be known; what follows it proves no group too many or too few."""
+    recovery = Recovery()
+    source = recovery.source
+    for gno in (7, 8):
+        source.rotate(f"{A}:1-{gno - 1}")
+        source.log(f"{A}:{gno}")
+    if not is_seen:
+        source.fleet_events = [e for e in source.fleet_events if e.body.get("file_number") != 2]
+    recovery.stop = (source.file_name, end_of(1))
+    output = recovery.run(*gtids(3, 4, 5, 6, 7, 8), executed=f"{A}:1-8", tables=[])
+    assert names(output) == []
+    reasons = {observation.reason for observation in output.observations}
+    assert ("replayed_groups_unknown" in reasons) == (not is_seen)
+
+
 @pytest.mark.parametrize("same_server", [False, True])
 @pytest.mark.parametrize(
     ("replayed", "witness"),

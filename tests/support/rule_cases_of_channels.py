@@ -443,6 +443,39 @@ def info_write_steps_complete__next_action(breaks: bool) -> Journal:
 
 
 @case()
+def info_write_steps_complete__for_another_reason(breaks: bool) -> Journal:
+    """The receiver synchronises its repository, and writes it once more when it is stopped."""
+    journal, _, _ = replica()
+    _write_master(journal, "change_source")
+    journal.record("channel", channel="", action="stop_receiver")
+    for reason in ("sync", "relay_rotate" if breaks else "receiver_stop", "sync"):
+        _write_master(journal, reason)
+    journal.row(requested_at=journal.ts + 1)
+    return journal
+
+
+@case()
+def info_write_steps_complete__one_of_two(breaks: bool) -> Journal:
+    """CHANGE REPLICATION SOURCE writes the applier's repository too."""
+    journal, _, _ = replica()
+    for again in (False, True):
+        if again:
+            journal.record("channel", channel="", action="change_source", source_uuid=UUID_B)
+        if not (again and breaks):
+            row = {"Relay_log_name": "relay.000001", "Relay_log_pos": 4}
+            journal.record(
+                "info_write",
+                table="slave_relay_log_info",
+                channel="",
+                reason="change_source",
+                row=row,
+            )
+        _write_master(journal, "change_source")
+    journal.row(requested_at=journal.ts + 1)
+    return journal
+
+
+@case()
 def info_write_steps_complete__purge_between(breaks: bool) -> Journal:
     """The applier purges its relay log while the statement still writes."""
     journal, _, _ = replica()
