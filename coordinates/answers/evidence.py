@@ -151,5 +151,5 @@ class Evidence:
 
 def by_origin(gtids: GtidSet) -> Iterator[tuple[str, GtidSet]]:
     """The GTIDs of each UUID."""
-    for uuid in dict.fromkeys(sid.partition(":")[0] for sid in gtids.sids()):
+    for uuid in gtids.uuids():
         yield uuid, gtids.restrict(uuid)

@@ -18,6 +18,7 @@ from tallystick.coordinates.audit.observer_clock import ObserverClock
 from tallystick.coordinates.audit.packed_events import BinlogGroups, GtidRuns
 from tallystick.coordinates.audit.timeline_file import BinlogFile
 from tallystick.coordinates.audit.timeline_snapshot import Identity, Loss, Snapshot, States
+from tallystick.coordinates.logs.sid_table import SidTable
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
@@ -46,7 +47,7 @@ LogPosition = tuple[int, int, int]
 
 
 @dataclass(slots=True, eq=False)
-class InstanceTimeline:
+class InstanceTimeline(SidTable):
     """One instance's journal, as its fleet events have reported it so far."""
 
     instance_id: str
@@ -65,7 +66,6 @@ class InstanceTimeline:
     server_id: int | None = None
     server_ids: set[int] = field(default_factory=set)
     """All that it ever had, as far as known."""
-    sids: list[str] = field(default_factory=list)
     files: dict[tuple[int, int], BinlogFile] = field(default_factory=dict)
     event_count: int = 0
     given_up: LogPosition | None = None
@@ -102,29 +102,9 @@ class InstanceTimeline:
     """Summaries of backup images by their ids, each with its binlog ``lineage``."""
     checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = field(default_factory=list)
     """Binlog lineage, file, position, and the tables there."""
-    _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
     _logged_cache: tuple[GtidSet, GtidSet, GtidSet] | None = field(default=None, metadata=TRANSIENT)
 
-    def __post_init__(self) -> None:
-        self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
-
     # Names
-
-    def sid_number(self, sid: str) -> int:
-        """Index of `sid` in the timeline's table, entered if new."""
-        number = self._sid_index.get(sid)
-        if number is None:
-            number = self._sid_index[sid] = len(self.sids)
-            self.sids.append(sid)
-        return number
-
-    def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """A fleet event's sid indexes as indexes of the timeline's table; -1 stays -1."""
-        numbers = [self.sid_number(name) for name in names]
-        if numbers == [*range(len(names))]:
-            return local.astype(np.int32, copy=False)
-        column: npt.NDArray[np.int32] = np.array([*numbers, -1], dtype=np.int32)[local]
-        return column
 
     def identify(self, event: FleetEvent, server_uuid: str | None, server_id: int | None) -> bool:
         """Take over what the instance said of itself; True when its `server_uuid` is news."""

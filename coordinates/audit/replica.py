@@ -17,7 +17,7 @@ from tallystick.coordinates.audit.comparison import (
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.topology import source_key
 from tallystick.coordinates.events.log_status import GROUP_REPLICATION
-from tallystick.coordinates.state_codec import TRANSIENT
+from tallystick.coordinates.logs.sid_table import SidTable
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
@@ -323,7 +323,7 @@ class AppliedTo(NamedTuple):
 
 
 @dataclass(eq=False)
-class Replica:
+class Replica(SidTable):
     """One instance as a replica.
 
     Attributes:
@@ -355,7 +355,6 @@ class Replica:
     """
 
     channels: dict[str, ReplicaChannel] = field(default_factory=dict)
-    sids: list[str] = field(default_factory=list)
     left: GtidSet = GtidSet.EMPTY
     left_uuids: list[str] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
@@ -378,10 +377,6 @@ class Replica:
     named: list[NamedSource] = field(default_factory=list)
     at: JournalPosition | None = None
     all_until: int | None = None
-    _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
-
-    def __post_init__(self) -> None:
-        self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
 
     def channel(self, name: str) -> ReplicaChannel:
         """A channel, begun when new."""
@@ -408,16 +403,6 @@ class Replica:
     def is_gone(self, said: Mapping[str, Any]) -> bool:
         """Whether a row only names a removed channel: info tables may still hold its rows."""
         return said["channel"] in self.gone and not said["source_uuid"]
-
-    def sid_column(self, names: list[str], local: npt.NDArray[Any]) -> npt.NDArray[np.int32]:
-        """A fleet event's sid indexes as indexes of the replica's table; -1 stays -1."""
-        for name in names:
-            if name not in self._sid_index:
-                self._sid_index[name] = len(self.sids)
-                self.sids.append(name)
-        table = np.array([*(self._sid_index[name] for name in names), -1], dtype=np.int32)
-        column: npt.NDArray[np.int32] = table[local]
-        return column
 
     def receive(self, event: FleetEvent, sid: npt.NDArray[np.int32]) -> ReplicaChannel:
         """Groups were queued."""

@@ -45,6 +45,7 @@ from tallystick.coordinates.logs.log_groups import (
     OpenGroup,
     scan_groups,
 )
+from tallystick.coordinates.logs.sid_table import SidTable
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
@@ -83,11 +84,11 @@ _NOTHING, _GROUP = Mark.NOTHING, Mark.GROUP
 # Without slots Python calls methods slowly where more than 30 attributes are. Slots make each class
 # anew, which `super()` does not know: subclasses name the class whose method they go on with.
 @dataclass(slots=True, eq=False)
-class LogReader:
+class LogReader(SidTable):
     """One log (a binary log, or a channel's relay log) as the journal has shown it so far.
 
     ``base_name`` is None until the first event. ``end`` is the offset after the last event, -1
-    after part of the log was missed. ``sids`` is the table that every sid index refers to.
+    after part of the log was missed. Every sid index refers to its table of sids.
     """
 
     log_name = "log"
@@ -102,8 +103,6 @@ class LogReader:
     group_state: GroupState = GroupState.IDLE
     group: OpenGroup = field(default_factory=OpenGroup)
     window: EventWindow = field(default_factory=EventWindow)
-    sids: list[str] = field(default_factory=list)
-    _sid_index: dict[str, int] = field(init=False, metadata=TRANSIENT)
     source_number: int = -1
     position_end: int = -1
     """Source file number and position after the event just read (relay logs)."""
@@ -111,9 +110,6 @@ class LogReader:
     _may_restart: bool = False
     _gathered_at: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
     """Journal position of the last event that is held: it precedes any other fleet event."""
-
-    def __post_init__(self) -> None:
-        self._sid_index = {sid: number for number, sid in enumerate(self.sids)}
 
     def compact(self) -> None:
         """Forget what was recorded of a group that has ended: both paths leave equal state."""
@@ -135,14 +131,6 @@ class LogReader:
         if self.base_name is None or self.end < 0:
             return None
         return LogCoordinates(self.base_name, self.file_number, self.end)
-
-    def sid_number(self, sid: str) -> int:
-        """Index of ``sid`` in the reader's table, entered if new."""
-        number = self._sid_index.get(sid)
-        if number is None:
-            number = self._sid_index[sid] = len(self.sids)
-            self.sids.append(sid)
-        return number
 
     def _sid_mapping(self, block: Block, indices: Array) -> npt.NDArray[np.int32]:
         # A sid that only other logs of the block have is not entered.

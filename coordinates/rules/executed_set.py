@@ -82,8 +82,8 @@ class Growth(NamedTuple):
         left nothing but the groups in the binary log.
         """
         for received in self.received:
-            for sid in received.sids():
-                gtids = gtids.without_uuid(sid.partition(":")[0])
+            for uuid in received.uuids():
+                gtids = gtids.without_uuid(uuid)
         return gtids & self.logged
 
 

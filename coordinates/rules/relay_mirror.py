@@ -290,13 +290,13 @@ class _Mirror:
     ) -> tuple[IntArray, bool]:
         """Index in the source's file of each group that is there; whether nothing stays open."""
         limit = self._limit(run.file_number, file)
-        table = np.array([*(self.source.sid_number(sid) for sid in run.sids), -1], dtype=np.int32)
+        sid = self.source.sid_column(run.sids, run.sid)
         at = file.find_groups(run.ends)
         is_there = (at < file.group_count) & (run.ends <= limit)
         groups, which = file.groups_at(at[is_there]), is_there.copy()
         is_there[which] = (
             (groups.end == run.ends[which])
-            & (groups.sid == table[run.sid[which]])
+            & (groups.sid == sid[which])
             & (groups.gno == run.gno[which])
         )
         if is_there.all():

@@ -342,7 +342,7 @@ def _leave_former(
     still = _without_upstreams(reported, row, against)
     if isinstance(still, Waiting) or still:
         return STILL_BROKEN
-    return Undecided(OF_FORMER_SOURCE, servers=_uuids(former)) if former else HOLDS
+    return Undecided(OF_FORMER_SOURCE, servers=former.uuids()) if former else HOLDS
 
 
 def _without_their_servers(
@@ -350,7 +350,7 @@ def _without_their_servers(
 ) -> GtidSet | Waiting:
     """GTIDs that the server has which numbered them were not made on the replica."""
     ts = row.at.ts
-    for server in against.fleet.numbering(_uuids(former), ts):
+    for server in against.fleet.numbering(former.uuids(), ts):
         if server.instance_id == row.instance_id:
             continue
         state = server.states.knowing(ts)
@@ -387,15 +387,11 @@ def _of_former_sources(gtids: GtidSet, row: ReplicaExecuted, against: Against) -
     for source in against.sources:
         state = source.states.knowing(ts)
         if state is not None:
-            uuids += _uuids(state.logged | state.beyond)
+            uuids += (state.logged | state.beyond).uuids()
     for server_uuid in uuids:
         if server_uuid is not None:
             found = found.without_uuid(server_uuid)
     return found
-
-
-def _uuids(gtids: GtidSet) -> list[str]:
-    return sorted({sid.partition(":")[0] for sid in gtids.sids()})
 
 
 def _given_up(source: InstanceTimeline, state: Snapshot, against: Against, ts: int) -> GtidSet:

@@ -270,6 +270,10 @@ class GtidSet:
         """Return the counters that occur, in canonical order."""
         return tuple(self._bounds)
 
+    def uuids(self) -> list[str]:
+        """Return the UUIDs that occur, in canonical order, each once whatever its tags."""
+        return [*dict.fromkeys(sid[:UUID_LENGTH] for sid in self._bounds)]
+
     def restrict(self, sid_or_uuid: str) -> GtidSet:
         """Keep one `uuid:tag`, or everything of one UUID, tagged or not."""
         wanted = gtid_text.read_sid(sid_or_uuid)

@@ -96,6 +96,7 @@ def test_parts_of_a_set(interval_list, how_many):
     expected = members(interval_list)
     assert members(whole.first(how_many)) == set(sorted(expected)[:how_many])
     assert whole.sids() == tuple(sorted({sid for sid, _ in expected}))
+    assert whole.uuids() == sorted({sid.partition(":")[0] for sid, _ in expected})
     for uuid in (U, V):
         inside, outside = whole.restrict(uuid.upper()), whole.without_uuid(uuid.upper())
         assert members(inside) == {(sid, gno) for sid, gno in expected if sid.startswith(uuid)}
