@@ -257,8 +257,10 @@ class ServerHistory:
 
     def _may_be_cloned(self, server: ServerNow) -> bool:
         """Whether it is not known if the data came with a clone since the last boot recorded."""
-        begun = server.clone.begun
-        return begun is None or (begun != "" and self._journal.state.clone is None)
+        clone = server.clone
+        # The row of a clone that brought no data hides one before it.
+        is_unknown = clone.begun is None or (not clone.begun and bool(clone.state))
+        return is_unknown or (bool(clone.begun) and self._journal.state.clone is None)
 
     def _record_reset(self, server: ServerNow) -> None:
         """RESET: the binary log began anew."""

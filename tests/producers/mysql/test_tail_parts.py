@@ -177,6 +177,7 @@ def test_the_answer_to_a_request_that_has_waited_shows_no_clock(has_waited: bool
     assert "received_at" in answer
 
 
+@pytest.mark.parametrize("shown", ["", "Completed", "Failed", "In Progress"])
 @pytest.mark.parametrize(
     ("known", "now", "lineage"),
     [
@@ -192,9 +193,14 @@ def test_the_answer_to_a_request_that_has_waited_shows_no_clock(has_waited: bool
     ],
 )
 def test_a_boot_with_the_data_of_a_clone_begins_the_history_anew(
-    known: str | None, now: str | None, lineage: str | None
+    known: str | None, now: str | None, lineage: str | None, shown: str
 ) -> None:
-    """The server_uuid is kept; logs, sets and channels are not those that were followed."""
+    """The server_uuid is kept; logs, sets and channels are not those that were followed.
+
+    clone_status has one row: that of a clone that brought no data hides one that did before it.
+    """
+    if now == "" and shown:
+        lineage = "restored"
     sink = MemorySink()
     state = TailState(epoch=1, server_uuid="u", boot_s=1.0, file="binlog.000007", position=900)
     state.clone = known
@@ -211,7 +217,7 @@ def test_a_boot_with_the_data_of_a_clone_begins_the_history_anew(
         recovers_relay_log=False,
         logs={"binlog.000001": 157, "binlog.000002": 157},
         channels=[channel],
-        clone=CloneShown(now),
+        clone=CloneShown(now, shown),
     )
     history.begin(server)
     journal.save()
