@@ -330,7 +330,7 @@ class ServerRecordReader(InstanceState):
                 self.backup_lock_steps.session_of(body),
                 body["backup_id"],
                 failed="error" in body,
-                is_shared=self.backup_lock_steps.shares_session(body),
+                others=self.backup_lock_steps.other_sessions(body),
             )
         session = self.backup_locks.session(str(body.get("session", "")))
         self.backup_lock_steps.backup(

@@ -104,11 +104,10 @@ class BackupLockSteps:
         begun = self._begun.get(str(body.get("backup_id")))
         return str(body.get("session", "" if begun is None else begun.session))
 
-    def shares_session(self, body: Mapping[str, Any]) -> bool:
-        """Whether the session of a ``backup`` record is that of another backup that goes on."""
-        session = self.session_of(body)
-        others = (one for name, one in self._begun.items() if name != str(body.get("backup_id")))
-        return any(one.session == session for one in others)
+    def other_sessions(self, body: Mapping[str, Any]) -> set[str]:
+        """The sessions of backups that go on beside that of a ``backup`` record."""
+        backup_id = str(body.get("backup_id"))
+        return {one.session for name, one in self._begun.items() if name != backup_id}
 
     def backup(
         self, body: Mapping[str, Any], ts: int, *, held: Sequence[str], may_be_safe: bool

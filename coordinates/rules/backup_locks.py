@@ -21,7 +21,7 @@ from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from tallystick.coordinates.audit.baselines import Baselines
     from tallystick.coordinates.audit.reporter import Reporter
@@ -108,6 +108,8 @@ class BackupLockProtocol:
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _backup_lock_freeze: BackupLockFreeze = field(metadata=COLLABORATOR)
     _sessions: dict[str, LockSession] = field(default_factory=dict)
+    _in_doubt: list[str] = field(default_factory=list)
+    """Sessions that had the instance lock when a backup failed that may have been theirs."""
     forgotten: Forgotten = field(default_factory=Forgotten)
 
     def step(
@@ -151,6 +153,8 @@ class BackupLockProtocol:
             session.tables_at = position
             session.executed = baselines.executed or GtidSet.EMPTY
         session.held.setdefault(lock, ts)
+        if lock == "instance" and name in self._in_doubt:
+            self._in_doubt.remove(name)
 
     def unended(self) -> Iterator[Unended]:
         """The locks that are held."""
@@ -178,6 +182,8 @@ class BackupLockProtocol:
 
     def _unlocked(self, lock: str, name: str, ts: int) -> None:
         self.forgotten.ended(f"{lock} {name}")
+        if lock == "instance" and name in self._in_doubt:
+            self._in_doubt.remove(name)
         session = self._sessions.get(name)
         if session is not None and lock in session.held:
             del session.held[lock]
@@ -201,20 +207,26 @@ class BackupLockProtocol:
         if not any(lock in session.held for session in self._sessions.values()):
             self._backup_lock_freeze.taken.pop(lock, None)
 
-    def backup_ended(self, name: str, backup_id: str, *, failed: bool, is_shared: bool) -> None:
+    def backup_ended(
+        self, name: str, backup_id: str, *, failed: bool, others: Collection[str]
+    ) -> None:
         """The utility has ended: what it held is released, by itself or with its session.
 
         Args:
-            name: The session.
+            name: The session, "" not known.
             backup_id: The backup.
             failed: Whether there is no backup.
-            is_shared: Whether another backup of the session goes on, whose locks these may be.
+            others: The sessions of other backups that go on; the locks of these may be theirs.
         """
-        if is_shared:
+        if name in others:
             return
         session = self._sessions.pop(name, None)
         if failed:
-            self._sessions.pop("", None)  # a lock without a session may have been its own
+            # What it held went with its session, and no unlock need tell so.
+            self._doubt("", self._sessions.pop("", None) if name else session)
+            any_other = [] if name else [one for one in self._sessions if one not in others]
+            for other in any_other:
+                self._doubt(other, self._sessions.pop(other))
         elif session is not None and session.held:
             held = [f"LOCK {lock.upper()} FOR BACKUP" for lock in session.held]
             broken = Broken(
@@ -231,6 +243,10 @@ class BackupLockProtocol:
         for lock in list(self._backup_lock_freeze.taken):
             self._settle(lock)
 
+    def _doubt(self, name: str, session: LockSession | None) -> None:
+        if session is not None and "instance" in session.held and name not in self._in_doubt:
+            self._in_doubt = [*self._in_doubt[1 - _SESSIONS_MAX :], name]
+
     def log_began_anew(self) -> None:
         """RESET: where locks were taken is a coordinate of another log."""
         self._backup_lock_freeze.log_began_anew()
@@ -240,6 +256,11 @@ class BackupLockProtocol:
     def holder(self, lock: str) -> str | None:
         """A session that is known to hold a lock, "" where it has no name, None: there is none."""
         return next((name for name, one in self._sessions.items() if lock in one.held), None)
+
+    @property
+    def may_hold_instance_lock(self) -> bool:
+        """Whether a lock that a failed backup may have had may be another session's, and held."""
+        return bool(self._in_doubt)
 
     def session(self, name: str) -> LockSession | None:
         """What is known of a session whose backup has not ended."""

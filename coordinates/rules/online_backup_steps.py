@@ -13,6 +13,7 @@ from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     BACKUPS_OVERLAP,
+    INSTANCE_LOCK_IN_DOUBT,
     UNDECIDED_WHEN,
     Forgotten,
     Unended,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.rules.backup_locks import BackupLockProtocol
+    from tallystick.coordinates.rules.outcomes import Reason
 
 ZONE_STEPS_COMPLETE = register(
     Rule(
@@ -107,7 +109,7 @@ METADATA_LOCK_STEPS_COMPLETE = register(
         ),
         undecided_when=UNDECIDED_WHEN
         + "; of a backup that records neither engine locks nor tickets and tables it is not"
-        " demanded",
+        " demanded; the lock that was held may have been that of a backup that has failed",
         sources=("WL#3576, When the zone should be entered",),
         remedy="Discard the backup and take it again under LOCK INSTANCE FOR BACKUP.",
         verify=(INSTANCE_LOCK,),
@@ -242,8 +244,11 @@ class OnlineBackupSteps:
         if is_recorded and (self._knows_locks or self._backups):
             locks = self._backup_locks
             is_held = locks.holder("instance") is not None or bool(locks.forgotten)
-            unlocked = [] if is_held else [_INSTANCE]
-            self._report(METADATA_LOCK_STEPS_COMPLETE, "validity_point", unlocked, at)
+            if not is_held and locks.may_hold_instance_lock:
+                self._leave_undecided(METADATA_LOCK_STEPS_COMPLETE, INSTANCE_LOCK_IN_DOUBT, at)
+            else:
+                unlocked = [] if is_held else [_INSTANCE]
+                self._report(METADATA_LOCK_STEPS_COMPLETE, "validity_point", unlocked, at)
         self._demand_locked(self._engines, self._locked, "validity_point", at)
         self._at_validity_point = list(self._locked)
         for backup in self._backups.values():
@@ -294,16 +299,9 @@ class OnlineBackupSteps:
         mixed = next((name for name, one in self._backups.items() if not one.is_alone), None)
         if mixed is None:
             self._report(ENGINE_LOCK_STEPS_COMPLETE, step, steps, at)
-        elif missing and ENGINE_LOCK_STEPS_COMPLETE.name not in self._reporter.disabled:
-            self._reporter.note(
-                ObservationCode.COMPARISON_UNDECIDED,
-                BACKUPS_OVERLAP,
-                at=at,
-                rules=(ENGINE_LOCK_STEPS_COMPLETE,),
-                is_undecided=True,
-                backup=mixed,
-                step=step,
-            )
+        elif missing:
+            values = {"backup": mixed, "step": step}
+            self._leave_undecided(ENGINE_LOCK_STEPS_COMPLETE, BACKUPS_OVERLAP, at, **values)
 
     # The backup
 
@@ -373,6 +371,17 @@ class OnlineBackupSteps:
             name, *others = self._backups or ("",)
             subject = f"Backup {name}" if name and not others else "The backup"
         report_missing(self._reporter, rule, subject=subject, step=step, missing=missing, at=at)
+
+    def _leave_undecided(self, rule: Rule, why: Reason, at: str, **values: str) -> None:
+        if rule.name not in self._reporter.disabled:
+            self._reporter.note(
+                ObservationCode.COMPARISON_UNDECIDED,
+                why,
+                at=at,
+                rules=(rule,),
+                is_undecided=True,
+                **values,
+            )
 
     def unended(self) -> Iterator[Unended]:
         """The backups that go on, the zones that are closed, and the engines that are locked."""

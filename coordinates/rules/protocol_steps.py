@@ -53,6 +53,12 @@ BACKUPS_OVERLAP = reason(
     " other one's",
     Lack.BACKUP,
 )
+INSTANCE_LOCK_IN_DOUBT = reason(
+    "instance_lock_in_doubt",
+    "a backup failed while the instance lock was held, and whether that was its own, and is"
+    " released, is not known",
+    Lack.BACKUP,
+)
 HELD_LONG_US = 10_000_000
 """A backup holds what commits wait for only while it notes coordinates."""
 

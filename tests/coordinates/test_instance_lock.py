@@ -60,6 +60,67 @@ def test_ddl_is_judged_while_the_lock_is_held(way: str, session: int | None) -> 
     assert audit(journal).broken == ["no_metadata_change_during_backup"] * lasts
 
 
+def _backup(step: str, backup_id: str, **fields: object) -> Record:
+    return {"kind": "backup", "step": step, "backup_id": backup_id, **fields}
+
+
+_DDL: Record = {"kind": "statement", "engine": "InnoDB", "type": "ddl", "binlogged": False}
+_VALIDITY_POINT: tuple[Record, ...] = (
+    {"kind": "engine_lock", "step": "begin"},
+    {"kind": "engine_lock", "step": "lock", "engine": "InnoDB"},
+    {"kind": "zone", "step": "close"},
+    {"kind": "zone", "step": "validity_point"},
+    {"kind": "zone", "step": "open"},
+    {"kind": "engine_lock", "step": "unlock_all"},
+)
+
+
+@pytest.mark.parametrize("other", [None, 7, 8])
+def test_the_failure_of_a_backup_without_a_session_may_end_any_lock(other: int | None) -> None:
+    """No unlock is recorded: the lock went with its session, unless it is another backup's."""
+    journal = Journal().begin().groups(2)
+    journal.record(**_backup("begin", "monday"))
+    if other is not None:
+        journal.record(**_backup("begin", "tuesday", session=other))
+    journal.record(**_instance_lock("lock", 7))
+    journal.record(**_backup("end", "monday", error="Lost connection"))
+    journal.record(**_DDL)
+    journal.row()
+    result = audit(journal)
+    assert result.broken == ["no_metadata_change_during_backup"] * (other == 7)
+    named = [one.reason for one in result.cuts[0].undecided if one.rule == "backup_lock_protocol"]
+    assert named == ["steps_not_ended"] * (other == 7)
+
+
+@pytest.mark.parametrize("locked_by", [7, None])
+@pytest.mark.parametrize("then", ["nothing", "unlock", "lock", "start"])
+def test_a_lock_in_doubt_leaves_a_validity_point_undecided(
+    locked_by: int | None, then: str
+) -> None:
+    """The lock may be the second backup's own, until it is known to be held or given up."""
+    journal = Journal().begin().groups(2)
+    journal.record(**_instance_lock("lock", locked_by))
+    for backup_id in ("monday", "tuesday"):
+        journal.record(**_backup("begin", backup_id))
+    journal.record(**_backup("end", "monday", error="Lost connection"))
+    if then in ("lock", "unlock"):
+        journal.record(**_instance_lock(then, locked_by))
+    elif then == "start":
+        journal.record("stop")
+        journal.start()
+        journal.record(**_backup("begin", "tuesday"))
+    for record in _VALIDITY_POINT:
+        journal.record(**record)
+    if then == "lock":
+        journal.record(**_instance_lock("unlock", locked_by))
+    journal.record(**_backup("end", "tuesday"))
+    result = audit(journal)
+    is_free = then in ("unlock", "start")
+    assert result.broken == ["metadata_lock_steps_complete"] * is_free
+    reasons = {one.reason for one in result.observations}
+    assert ("instance_lock_in_doubt" in reasons) == (then == "nothing")
+
+
 def test_a_lock_that_is_never_given_up_is_named() -> None:
     """As every other lock of a backup."""
     journal = Journal().begin().groups(2)
