@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from tallystick.campaign import scenario_of
@@ -11,7 +13,7 @@ from tallystick.coordinates.results import Check, Outcome, SubjectCheck, gravest
 from tallystick.coordinates.rules.between import COMPARISONS, Memory
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.assemble import simulate
-from tests.support.fleet_journals import A, B, Journal, audit, fleet_of_two
+from tests.support.fleet_journals import A, B, C, Clock, Journal, audit, fleet_of_two
 
 RECEIVED = "received_within_source_logged"
 
@@ -149,3 +151,37 @@ def test_a_channel_whose_source_is_not_known_is_undecided_in_each_collection():
     assert 1 == len(output.observations)
     reasons = [one.check.reason for one in output.checks if one.check.rule == RECEIVED]
     assert ["source_unknown"] * 2 == reasons
+
+
+@pytest.mark.parametrize("is_former", [True, False])
+def test_a_server_that_enters_late_decides_the_next_row_alone(is_former):
+    """What the row before could not know stays undecided: nobody is called back to it."""
+    clock = Clock()
+    source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+    for journal in (source, replica):
+        journal.boot()
+        journal.open_file()
+    replica.follow(source)
+    source.log(f"{A}:1")
+    late = Journal(clock, "l", C, 3) if is_former else source
+    if is_former:
+        late.boot()
+        late.open_file()
+        late.log(f"{C}:1")
+    executed = f"{A}:1,{C}:1" if is_former else f"{A}:1"
+    fleet, read, seen = FleetAudit(), Counter(), []
+    for members in ({source, replica} - {late}, {source, replica, late}):
+        replica.status(executed, replica.says(source, f"{A}:1"))
+        source.status(f"{A}:1")
+        late.status(f"{C}:1" if is_former else f"{A}:1")
+        for journal in (source, late, replica):
+            journal.time()
+        checks = []
+        for journal in (one for one in (source, late, replica) if one in members):
+            checks += fleet.absorb(journal.fleet_events[read[journal.name] :]).checks
+            read[journal.name] = len(journal.fleet_events)
+        checks += fleet.expire({"r": clock.tick()}).checks
+        seen.append({one.check.reason for one in checks if one.check.rule == "no_errant_gtids"})
+    unknown = "executed_of_former_source" if is_former else "source_not_in_fleet"
+    assert seen == [{unknown}, {""}]
+    assert fleet.finish().findings == []
