@@ -244,7 +244,7 @@ class BackupLockProtocol:
             self._settle(lock)
 
     def _doubt(self, name: str, session: LockSession | None) -> None:
-        if session is not None and "instance" in session.held and name not in self._in_doubt:
+        if session is not None and "instance" in session.held:
             self._in_doubt = [*self._in_doubt[1 - _SESSIONS_MAX :], name]
 
     def log_began_anew(self) -> None:

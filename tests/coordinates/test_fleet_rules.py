@@ -8,7 +8,7 @@ import pytest
 
 from tallystick.coordinates.audit import forgotten_origins, origins
 from tallystick.coordinates.audit.collection_checks import is_optional
-from tallystick.coordinates.audit.fleet import Edge, FleetOutput
+from tallystick.coordinates.audit.fleet import Edge, FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.gtid import GtidSet
@@ -1285,6 +1285,25 @@ class TestServerIdUniqueInTopology:
         assert names(output) == (["server_id_unique_in_topology"] if is_broken else [])
         found = [(one.instance_id, one.case) for one in output.findings]
         assert found == ([("q", "server_id_of_upstream")] if is_broken else [])
+
+    @pytest.mark.parametrize(("server_id", "is_broken"), [(2, True), (3, False)])
+    def test_a_sources_source_that_has_been_silent_since(self, server_id, is_broken):
+        """What it said last counts, and nothing is waited for."""
+        source, replica = fleet_of_two()
+        silent = Journal(source.clock, "q", C, server_id)
+        silent.boot()
+        silent.status("")
+        silent.time()
+        source.follow(silent)
+        source.status(f"{A}:1-3", source.says(silent))
+        source.time()
+        replica.status(f"{A}:1-3", replica.says(source))
+        source.status(f"{A}:1-3", source.says(silent))
+        source.time()
+        fleet, found = FleetAudit(), []
+        for journal in (silent, source, replica):
+            found += [one.case for one in fleet.absorb(journal.fleet_events).findings]
+        assert found == ["server_id_of_upstream"] * is_broken
 
     def test_equal_server_ids_without_replication(self):
         """Two topologies may use the same numbers."""

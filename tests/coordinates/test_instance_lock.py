@@ -121,14 +121,28 @@ def test_a_lock_in_doubt_leaves_a_validity_point_undecided(
     assert ("instance_lock_in_doubt" in reasons) == (then == "nothing")
 
 
-def test_a_lock_that_is_never_given_up_is_named() -> None:
-    """As every other lock of a backup."""
+def test_another_lock_of_a_failed_backup_is_no_instance_lock() -> None:
+    """The second backup reaches its validity point without one that anybody had."""
     journal = Journal().begin().groups(2)
-    journal.record(**_instance_lock("lock", 7))
+    journal.record(**{**_instance_lock("lock", 7), "lock": "tables"})
+    for backup_id in ("monday", "tuesday"):
+        journal.record(**_backup("begin", backup_id))
+    journal.record(**_backup("end", "monday", error="Lost connection"))
+    for record in _VALIDITY_POINT:
+        journal.record(**record)
+    assert audit(journal).broken == ["metadata_lock_steps_complete"]
+
+
+@pytest.mark.parametrize("lock", ["instance", "tables", "global_read", "binlog"])
+def test_a_lock_that_is_never_given_up_is_named(lock: str) -> None:
+    """A copy takes long, and no commit waits for it; for the lock of the binary log all wait."""
+    journal = Journal().begin().groups(2)
+    journal.record(**{**_instance_lock("lock", 7), "lock": lock})
+    journal.wait(11)
     journal.row()
     result = audit(journal)
     named = [check.reason for check in result.cuts[0].undecided if "lock" in check.rule]
-    assert named == ["steps_not_ended"]
+    assert named == ["held_long" if lock == "binlog" else "steps_not_ended"]
 
 
 def test_sessions_that_are_forgotten_hide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
