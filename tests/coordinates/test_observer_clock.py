@@ -67,6 +67,13 @@ def test_answers_to_later_requests_do_not_count():
     ]
 
 
+@pytest.mark.parametrize(("request_number", "most"), [(2, 7), (4, 7), (5, 6), (7, 0), (9, 0)])
+def test_a_clock_is_what_the_last_answers_show(request_number, most):
+    """It may have been set: what it showed more than a few requests ago is no bound any more."""
+    found = clock(0, 7, 6, 0, 0, 0, 0, 0)
+    assert found.bounds(request_number * SECOND_US) == (0, most)
+
+
 def test_an_answer_that_comes_late_does_not_make_a_clock_look_wrong():
     """The server had to start first; its observer had the request at once.
 
