@@ -117,6 +117,17 @@ def test_a_crash_of_the_recipient(stage: str) -> None:
     assert steps.count("RECOVERY") == (2 if stage == "RECOVERY" else 1)
 
 
+def test_a_recovery_that_is_cut_off_writes_what_undo_logs_hold_once() -> None:
+    """The table has a part of them by then: the next start finds the rest, and no number more."""
+    cloned = Cloned(CrashPoint("recipient", "RECOVERY"), writes_per_second=100.0)
+    journals = cloned.run()
+    [clone] = cloned.ended
+    assert clone.data is not None
+    assert GtidSet(clone.data.undo).count() > 1
+    _assert_equal_to_donor(cloned, journals)
+    assert cloned.steps(journals["replica-a1"]).count("RECOVERY") == 2
+
+
 @pytest.mark.parametrize("stage", _COPIED)
 def test_what_a_crash_leaves_in_clone_status(stage: str) -> None:
     """The start finds Failed, the number of an interrupted statement, and no coordinates."""
