@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.support.journals import UUID_B, UUID_C, Journal, audit
+from tests.support.rule_cases_of_channels import applied_exactly_once__left_out
 
 
 def _replica(*, filtered: bool = False, left_out: int | None = 2, form: str = "rows") -> Journal:
@@ -70,3 +71,17 @@ def test_it_stays_until_the_channel_begins_anew() -> None:
 def test_what_filters_may_leave_out(filtered: bool, form: str) -> None:
     """Nor is a change judged that no transaction protects."""
     assert _verdicts(_replica(filtered=filtered, form=form)) == ["CONSISTENT"] * 3
+
+
+@pytest.mark.parametrize("position", [4, 2**32 + 4])
+@pytest.mark.parametrize("is_left_out", [True, False])
+def test_a_transaction_left_out_of_the_file_before(position: int, is_left_out: bool) -> None:
+    """The applier is in the source's next file, where nothing that was received ends."""
+    journal = applied_exactly_once__left_out(is_left_out)
+    journal.records.pop()
+    journal.relays[""].connect("binlog.000002", position)
+    journal.row(replica_status=journal.replica_status(), gtid_purged="")
+    result = audit(journal)
+    assert result.broken == ["applied_exactly_once"] * is_left_out
+    outcomes = {(one.rule, one.reason) for cut in result.cuts for one in cut.undecided}
+    assert ("applied_exactly_once", "position_wrapped") not in outcomes
