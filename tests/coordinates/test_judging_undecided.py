@@ -469,6 +469,20 @@ def test_what_a_reset_takes_out_of_the_executed_set_is_told():
     assert f"3 executed GTIDs ({UUID_A}:1-3" in observation_text(reported)
 
 
+@pytest.mark.parametrize("seconds", [4.0, 9.0, 12.0])
+def test_what_is_never_executed_is_found_however_often_rows_come(seconds: float) -> None:
+    """Rows between the first that lacks it and the one at which it is due forget nothing."""
+    journal = source(5, binlog_order_commits=False)
+    begun = journal.ts
+    found: list[tuple[bool, list[str]]] = []
+    for _ in range(5):
+        local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3:5"
+        found.append((journal.ts - begun > 10_000_000, audit(journal).broken))
+        journal.wait(seconds)
+    rule = "logged_eventually_executed"
+    assert [broken.count(rule) for _, broken in found] == [int(is_due) for is_due, _ in found]
+
+
 def test_a_finding_of_a_row_says_both_halves_and_where():
     """Two accounts, where each stands, and the one GTID to look for."""
     journal = source()
