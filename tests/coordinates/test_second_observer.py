@@ -16,6 +16,7 @@ from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.recent_records import RECENT_MAX
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.audit.replica import NAMED_MAX, Replica
 from tallystick.coordinates.events.journal import Block, concatenate, cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Observation, ObservationCode, Verdict
@@ -27,7 +28,7 @@ from tallystick.coordinates.rules.observations import (
 )
 from tallystick.producers.simulator.assemble import Fleet, simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
-from tests.support.journals import Journal
+from tests.support.journals import UUID_A, UUID_B, Journal
 from tests.support.second_observer import (
     Journals,
     answering_late,
@@ -279,3 +280,18 @@ def test_servers_that_are_set_up_anew_under_the_same_names_bring_no_finding(topo
     for cut in range(len(before) // 2, len(before), 2):
         result = audit_history([*before[:cut], *after], goes_on=True)
         assert set() == rules(result), cut
+
+
+def test_a_source_that_was_named_once_stays_known() -> None:
+    """However often the records of another channel name its own: nothing new is remembered."""
+    replica = Replica()
+    one, other = (replica.channel(name) for name in ("one", "other"))
+    one.source_instance, one.source_uuid = "a", UUID_A
+    other.source_instance, other.source_uuid = "b", UUID_B
+    for ts in range(2 * NAMED_MAX):
+        replica.name_source(one, ts)
+        replica.name_source(other, ts)
+    assert len(replica.named) == 2
+    assert one.key is not None
+    assert other.key is not None
+    assert [replica.source_uuid(key, 0) for key in (one.key, other.key)] == [UUID_A, UUID_B]
