@@ -250,15 +250,19 @@ class RecoveryMade:
     Attributes:
         restored: The bodies of its records, by step: ``restore``, ``replay``, ``replayed``.
         replayed: GTIDs of the groups that it logged meanwhile, "" anonymous; None: not all known.
-        before: GTIDs of the groups that it logged between ``restore`` and ``replay``.
+        before: GTIDs of what it logged between ``restore`` and ``replay``; None: not all known.
         is_ordered: Whether groups must be logged in the order of the log that is replayed.
+        resumed: Where in that log the replays before this one have ended, None: it is the first.
+        excluded: What this one and those before it left out on purpose.
     """
 
     at: JournalPosition
     restored: dict[str, dict[str, Any]]
     replayed: tuple[str, ...] | None
-    before: tuple[str, ...]
+    before: GtidSet | None
     is_ordered: bool
+    resumed: Coordinates | None
+    excluded: GtidSet
 
     @property
     def backup_id(self) -> str:
@@ -331,22 +335,33 @@ REPLAYED_MAX = 2**16
 
 @dataclass(slots=True)
 class RunningRecovery:
-    """What a restored server has shown so far.
+    """What a restored server has shown so far; a log may be replayed in several steps.
 
     Attributes:
         restored: The bodies of its records, by step.
-        logged: GTIDs that it has logged since the last of them, "" anonymous.
-        before: GTIDs that it had logged between ``restore`` and ``replay``.
-        is_whole: Whether everything that it logged was seen.
+        logged: GTIDs that it has logged since the replay began, "" anonymous.
+        before: GTIDs that it had logged since ``restore`` and until then; None: not all known.
+        is_replaying: Whether a replay has begun and not ended.
+        is_whole: Whether everything that it logged meanwhile was seen.
+        ended: Where in the log of an instance the replays of it have ended.
+        excluded: What they left out on purpose.
     """
 
     restored: dict[str, dict[str, Any]]
     logged: list[str] = field(default_factory=list)
-    before: list[str] = field(default_factory=list)
+    before: GtidSet | None = GtidSet.EMPTY
+    is_replaying: bool = False
     is_whole: bool = True
+    ended: dict[str, Coordinates] = field(default_factory=dict)
+    excluded: GtidSet = GtidSet.EMPTY
 
     def log(self, sids: list[str], of_group: npt.NDArray[Any], gno: npt.NDArray[Any]) -> None:
         """Groups were logged; ``of_group`` indexes ``sids``, -1 anonymous."""
+        if not self.is_replaying:
+            if self.before is not None:
+                named = of_group >= 0
+                self.before |= GtidSet.from_groups(sids, of_group[named], gno[named])
+            return
         if not self.is_whole:
             return
         for sid, number in zip(of_group.tolist(), gno.tolist(), strict=True):
@@ -356,20 +371,41 @@ class RunningRecovery:
 
     def lose(self) -> None:
         """What was logged is not known any more."""
-        self.is_whole = False
-        self.logged = []
+        if self.is_replaying:
+            self.is_whole = False
+            self.logged = []
+        else:
+            self.before = None
 
     def begin_replay(self, body: dict[str, Any]) -> None:
         """What is logged from now on is replayed."""
         self.restored["replay"] = body
-        self.before, self.logged = self.logged, []
+        self.is_replaying, self.is_whole, self.logged = True, True, []
+        if body.get("excluded"):
+            self.excluded |= GtidSet.parse(body["excluded"])
 
     def end(self, at: JournalPosition, body: dict[str, Any], *, is_ordered: bool) -> RecoveryMade:
-        """The replay has ended."""
-        return RecoveryMade(
+        """The replay has ended; another one may follow."""
+        source = str(self.restored["replay"]["peer"])
+        made = RecoveryMade(
             at,
             {**self.restored, "replayed": body},
             tuple(self.logged) if self.is_whole else None,
-            tuple(self.before),
+            self.before,
             is_ordered,
+            self.ended.get(source),
+            self.excluded,
         )
+        self.ended[source] = max(made.resumed or made.end, made.end, key=_in_log)
+        if made.replayed is None or self.before is None:
+            self.before = None
+        else:
+            self.before |= GtidSet.parse(",".join(filter(None, made.replayed)), tags=True)
+        self.is_replaying, self.logged = False, []
+        return made
+
+
+def _in_log(coordinates: Coordinates) -> tuple[int, str, int]:
+    """The order of coordinates in one log: numbers of files grow beyond six digits."""
+    file, position = coordinates
+    return len(file), file, position

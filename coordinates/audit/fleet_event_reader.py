@@ -361,9 +361,8 @@ class FleetEventReader:
             return
         elif step == "replay":
             replica.recovery.begin_replay(body)
-        elif step == "replayed" and "replay" in replica.recovery.restored:
+        elif step == "replayed" and replica.recovery.is_replaying:
             self._compare_recovery(event, replica, replica.recovery)
-            replica.recovery = None
 
     def _compare_image(self, event: FleetEvent, member: Member) -> None:
         for summary in event.body.get("channels") or ():

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tallystick.coordinates.audit.comparison import RecoveryMade
+from tallystick.coordinates.audit.comparison import RecoveryMade, RestoreMade
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.between import Against, Compared, between
+from tallystick.coordinates.rules.between import (
+    Against,
+    Compared,
+    adds_to,
+    between,
+    wait_or_give_up,
+)
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.recovery import Replayed, broken_recovery, replayed_log
@@ -21,6 +27,11 @@ GROUPS_LEFT_OUT = reason(
 )
 NO_CHECKSUMS = reason(
     "no_checksums", "instance {source} has no checksums of {file}:{position}", Lack.BACKUP
+)
+TABLE_NOT_NAMED = reason(
+    "table_not_named",
+    "the image has table {table}, and the {step} record has other tables and not this one",
+    Lack.BACKUP,
 )
 
 
@@ -46,9 +57,9 @@ _GAVE = "Recovering from image {backup_id} gave table {table} with {seen:content
         " not in the image, or the other way round."
     ),
     undecided_when=(
-        "the source has no checksums at the stop point, groups were left out on purpose, or"
-        " the source's journal is not known up to the recovery. Nothing is claimed where"
-        " there are no checksums"
+        "the source has no checksums at the stop point, groups were left out on purpose, a table"
+        " of the image is not among those of the restored server, or the source's journal is not"
+        " known up to the recovery. Nothing is claimed where there are no checksums"
     ),
     sources=("WL#3576, Non-transactional engines and invisible data changes",),
     remedy=(
@@ -82,60 +93,76 @@ _GAVE = "Recovering from image {backup_id} gave table {table} with {seen:content
     },
 )
 def recovered_data_equal_source(made: RecoveryMade, against: Against) -> Compared:
-    """Restored tables are those of the image, recovered ones those of the source."""
+    """Recovered tables are those of the source, and so are the image's."""
     log = replayed_log(made, against)
     if not isinstance(log, Replayed):
         return log
     image_of = against.sources[-1]
     image = image_of.images.get(made.backup_id)
+    taken = None
     if image is not None:
-        here = image["binlog_file"], image["binlog_position"]
-        restored = made.restored["restore"].get("tables")
+        here, taken = (image["binlog_file"], image["binlog_position"]), image["tables"]
         theirs = image_of.checksums_at(image["lineage"], here)
-        differing = _differing("restored_other_than_image", made, log, restored, image["tables"])
-        differing = differing or _differing(
-            "image_other_than_source", made, log, image["tables"], theirs,
-            of=image_of.instance_id, file=here[0], position=here[1],
-        )  # fmt: skip
+        differing = _differing(taken, theirs)
         if differing is not None:
-            return differing
+            of = {"of": image_of.instance_id, "file": here[0], "position": here[1]}
+            case, witness = "image_other_than_source", differing["table"]
+            return broken_recovery(case, made, log, witness=witness, **differing, **of)
     mine = made.restored["replayed"].get("tables")
     if mine is None:
         return HOLDS
-    if made.gtids("replay", "excluded"):
+    if made.excluded:
         return Undecided(GROUPS_LEFT_OUT)
     theirs = log.source.checksums_at(log.state.lineage, made.end)
-    file, position = made.end
+    of = {"file": made.end[0], "position": made.end[1]}
     source = log.source.instance_id
     if theirs is None:
-        return Undecided(NO_CHECKSUMS, source=source, file=file, position=position)
-    found = _differing(
-        "recovered_other_than_source", made, log, mine, theirs,
-        of=source, file=file, position=position,
-    )  # fmt: skip
-    return found or HOLDS
+        return Undecided(NO_CHECKSUMS, source=source, **of)
+    differing = _differing(mine, theirs)
+    if differing is not None:
+        case, witness = "recovered_other_than_source", differing["table"]
+        return broken_recovery(case, made, log, witness=witness, **differing, of=source, **of)
+    # One that the source does not have there either was dropped meanwhile.
+    lacking = _names(taken) & _names(theirs) - _names(mine)
+    return Undecided(TABLE_NOT_NAMED, table=min(lacking), step="replayed") if lacking else HOLDS
 
 
-def _differing(
-    case: str,
-    made: RecoveryMade,
-    log: Replayed,
-    mine: Tables | None,
-    theirs: Tables | None,
-    **values: object,
-) -> Broken | None:
+@adds_to(recovered_data_equal_source, RestoreMade, doubts=(TABLE_NOT_NAMED,))
+def restored_data_equal_image(made: RestoreMade, against: Against) -> Compared:
+    """Restored tables are those of the image, whether a log is replayed or not."""
+    source, ts = against.source, made.at.ts
+    if next(source.states.since(ts), None) is None:
+        return wait_or_give_up(source, ts)
+    image, mine = source.images.get(made.backup_id), made.body.get("tables")
+    if image is None or mine is None:
+        return HOLDS
+    differing = _differing(mine, image["tables"])
+    if differing is not None:
+        return Broken(
+            "restored_other_than_image",
+            witness=differing["table"],
+            at=f"restore of {made.backup_id}",
+            backup_id=made.backup_id,
+            source=source.instance_id,
+            **differing,
+        )
+    lacking = _names(image["tables"]) - _names(mine)
+    return Undecided(TABLE_NOT_NAMED, table=min(lacking), step="restore") if lacking else HOLDS
+
+
+def _differing(mine: Tables | None, theirs: Tables | None) -> dict[str, Any] | None:
     """The first table that both sides have, with another content."""
-    if mine is None or theirs is None:
-        return None
-    others = {table["name"]: table for table in theirs}
-    for table in mine:
+    others = {table["name"]: table for table in theirs or ()}
+    for table in mine or ():
         name, seen = table["name"], _content(table)
         wanted = _content(others[name]) if name in others else seen
         if seen != wanted:
-            return broken_recovery(
-                case, made, log, witness=name, table=name, seen=seen, wanted=wanted, **values
-            )
+            return {"table": name, "seen": seen, "wanted": wanted}
     return None
+
+
+def _names(tables: Tables | None) -> set[str]:
+    return {str(table["name"]) for table in tables or ()}
 
 
 def _content(table: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,12 @@ REPLAYED_GROUPS_UNKNOWN = reason(
 STOP_FILE_HEAD_UNSEEN = reason(
     "stop_file_head_unseen", "the head of {file} of the source was not seen", Lack.BACKUP
 )
+LEFT_OUT_BETWEEN = reason(
+    "left_out_between",
+    "the replay began after anonymous groups that follow {file}:{position}, where the one before"
+    " it had ended; whether these were left out on purpose cannot be said",
+    Lack.BACKUP,
+)
 RESTORED_SET_UNREAD = reason(
     "restored_set_unread", "the restored server's gtid_executed was not read", Lack.BACKUP
 )
@@ -101,7 +107,8 @@ class Replayed(NamedTuple):
     ),
     undecided_when=(
         "the log between image and stop point was not seen or is not remembered, the image"
-        " has no position in that log, or the restored server's log was not seen completely"
+        " has no position in that log, the restored server's log was not seen completely, or a"
+        " later replay of several began after groups without GTIDs"
     ),
     sources=(
         "WL#3576, requirement 1 and title: Point in time recovery",
@@ -150,14 +157,11 @@ def replay_continues_image(made: RecoveryMade, against: Against) -> Compared:
     start = _start(made)
     if isinstance(start, Undecided):
         return start
-    groups = _between(log, start, made.end)
-    if isinstance(groups, Undecided):
-        return groups
+    expected = _to_execute(made, log, start, made.end)
+    if isinstance(expected, Undecided):
+        return expected
     if made.replayed is None:
         return Undecided(REPLAY_UNSEEN)
-    skipped = made.gtids("restore") or GtidSet.EMPTY
-    skipped = skipped | _set_of(made.before) | (made.gtids("replay", "excluded") or GtidSet.EMPTY)
-    expected = [gtid for gtid in groups if not (gtid and gtid in skipped)]
     got = list(made.replayed)
     if not made.is_ordered and Counter(got) == Counter(expected):
         return HOLDS
@@ -167,6 +171,10 @@ def replay_continues_image(made: RecoveryMade, against: Against) -> Compared:
     )
     if at == len(got) == len(expected):
         return HOLDS
+    if made.before is None:
+        return Undecided(REPLAY_UNSEEN)
+    if _is_left_out_between(made, log):
+        return Undecided(LEFT_OUT_BETWEEN, file=start[0], position=start[1])
     seen = got[at] if at < len(got) else None
     wanted = expected[at] if at < len(expected) else None
     case = "ends_early" if seen is None else "goes_on" if wanted is None else "other_group"
@@ -237,6 +245,13 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
             "{stop_gtid}",
             _LOG,
         ),
+        "stop_gtid_passed": Case(
+            _ENDED + "it was to end with {stop_gtid}, and has {passed:group} from after that.",
+            "{to_file}:{to_position}",
+            _RESTORED,
+            "{stop_gtid}",
+            _LOG,
+        ),
         "stop_position_missed": Case(
             _ENDED + "it was to end at {stop_file}:{stop_position}.",
             "{to_file}:{to_position}",
@@ -276,14 +291,15 @@ def recovery_reaches_stop_point(made: RecoveryMade, against: Against) -> Compare
     missed = _missed_stop(made, log, logged)
     if missed is not None:
         return missed
-    excluded = made.gtids("replay", "excluded") or GtidSet.EMPTY
     sets = {"executed": executed, "logged": logged}
-    missing = logged - excluded - executed
+    missing = logged - made.excluded - executed
     if missing:
         return broken_recovery("not_executed", made, log, witness=executed, missing=missing, **sets)
     image = log.source.images.get(made.backup_id) if made.image_of == made.source else None
     restored = made.gtids("restore") if image is None else _parsed(image["gtid_executed"])
-    extra = executed - logged - (restored or GtidSet.EMPTY) - _set_of(made.before)
+    extra = executed - logged - (restored or GtidSet.EMPTY) - (made.before or GtidSet.EMPTY)
+    if extra and made.before is None:
+        return Undecided(REPLAY_UNSEEN)
     if extra:
         return broken_recovery("executed_more", made, log, witness=executed, extra=extra, **sets)
     return HOLDS
@@ -296,6 +312,8 @@ def _missed_stop(made: RecoveryMade, log: Replayed, logged: GtidSet) -> Broken |
     gtid = body.get("stop_gtid")
     if gtid and not GtidSet.parse(gtid) <= logged:
         return broken_recovery("stop_gtid_missed", made, log, witness=witness, stop_gtid=gtid)
+    if gtid:
+        return _passed_stop(made, log, gtid)
     file, position = body.get("stop_file"), body.get("stop_position")
     if file is None or position is None:
         return None
@@ -306,6 +324,25 @@ def _missed_stop(made: RecoveryMade, log: Replayed, logged: GtidSet) -> Broken |
         return None
     stop = {"stop_file": file, "stop_position": position}
     return broken_recovery("stop_position_missed", made, log, witness=witness, **stop)
+
+
+def _passed_stop(made: RecoveryMade, log: Replayed, gtid: str) -> Broken | Undecided | None:
+    """Whether the replay went beyond the last of the groups with which it was to end."""
+    start, stop = _start(made), GtidSet.parse(gtid)
+    groups = start if isinstance(start, Undecided) else _to_execute(made, log, start, made.end)
+    if isinstance(groups, Undecided):
+        return groups
+    last = max((n for n, group in enumerate(groups) if group and group in stop), default=-1)
+    if last + 1 == len(groups):
+        return None
+    return broken_recovery(
+        "stop_gtid_passed",
+        made,
+        log,
+        witness=f"{made.end[0]}:{made.end[1]}",
+        stop_gtid=gtid,
+        passed=groups[last + 1],
+    )
 
 
 def broken_recovery(
@@ -350,7 +387,9 @@ def replayed_log(made: RecoveryMade, against: Against) -> Replayed | Waiting | U
 
 
 def _start(made: RecoveryMade) -> Coordinates | Undecided:
-    """Where the image is in the log."""
+    """Where the image is in the log, or where the replays before this one have come to."""
+    if made.resumed is not None:
+        return made.resumed
     summary = made.restored["restore"]
     if made.source == made.image_of:
         if summary.get("binlog_file") is None or summary.get("binlog_position") is None:
@@ -392,6 +431,28 @@ def _between(log: Replayed, start: Coordinates, end: Coordinates) -> list[str] |
             return Undecided(REPLAYED_GROUPS_UNKNOWN)
         groups.append(gtid)
     return groups
+
+
+def _to_execute(
+    made: RecoveryMade, log: Replayed, start: Coordinates, end: Coordinates
+) -> list[str] | Undecided:
+    """The groups between two positions that are neither executed before nor left out on purpose."""
+    groups = _between(log, start, end)
+    if isinstance(groups, Undecided):
+        return groups
+    skipped = made.excluded | (made.gtids("restore") or GtidSet.EMPTY)
+    skipped = skipped | (made.before or GtidSet.EMPTY)
+    return [gtid for gtid in groups if not (gtid and gtid in skipped)]
+
+
+def _is_left_out_between(made: RecoveryMade, log: Replayed) -> bool:
+    """Whether a later replay begins after groups without GTIDs: `excluded` cannot name these."""
+    body = made.restored["replay"]
+    file, position = body.get("from_file"), body.get("from_position")
+    if made.resumed is None or file is None or position is None:
+        return False
+    groups = _between(log, made.resumed, (file, position))
+    return not isinstance(groups, Undecided) and "" in groups
 
 
 def _logged_at(log: Replayed, end: Coordinates) -> GtidSet | Undecided:
