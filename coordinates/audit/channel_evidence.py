@@ -31,6 +31,7 @@ from tallystick.coordinates.logs.group_queue import (
 from tallystick.coordinates.rules.channel import (
     NO_RELAY,
     RELAY_MISSED,
+    RELAY_OF_OTHER_NAME,
     ChannelEvidence,
     GroupEnd,
 )
@@ -70,6 +71,7 @@ def channel_evidence(
         read=state.read,
         executed=state.executed,
         retrieved=state.retrieved,
+        other_log=_other_log(row, state, state.relay),
         gtid_executed=row.state.executed,
         was_reset=relay is None or relay.source_base is None,
         auto_position=history.auto_position,
@@ -83,6 +85,23 @@ def channel_evidence(
         may_execute_former=history.may_execute_former,
         previous_may_be_former=history.executed_may_be_former,
         **({"doubt": Undecided(NO_RELAY)} if relay is None else _shown(row, state, relay, history)),
+    )
+
+
+def _other_log(row: Row, state: ChannelState, named: LogCoordinates | None) -> str | None:
+    """Which other log of the server coordinates are in: each channel has files of its own."""
+    own = row.relays.get(state.channel)
+    if named is None or (own is not None and own.base_name == named.base_name):
+        return None
+    if row.binlog.base_name == named.base_name:
+        return "the binary log"
+    return next(
+        (
+            f"the relay log of channel {name!r}"
+            for name, relay in row.relays.items()
+            if relay.base_name == named.base_name
+        ),
+        None,
     )
 
 
@@ -130,8 +149,11 @@ def _relay_doubt(
     flushed: LogCoordinates | None, before: LogCoordinates | None, relay: RelayReader
 ) -> Undecided | None:
     """Why the relay log does not decide on the flushed coordinates."""
-    if flushed is None or flushed.base_name != relay.base_name:
+    if flushed is None or relay.base_name is None:
         return Undecided(NO_RELAY)
+    if flushed.base_name != relay.base_name:
+        names = {"base_name": relay.base_name, "other": flushed.base_name}
+        return Undecided(RELAY_OF_OTHER_NAME, **names)
     if relay.end < 0 or relay.offsets_doubtful:
         return Undecided(RELAY_MISSED)
     end = (flushed.file_number, flushed.position)
@@ -279,9 +301,11 @@ def stored_evidence(
         is_gtid_only=state.is_gtid_only,
         is_transactional=row.server.relay_log_info_is_transactional,
         is_followed=relay is not None,
+        left_out_of=state.left_out_of,
         stored_read=state.stored_read,
         stored_applied=state.stored_applied,
         stored_executed=state.stored_executed,
+        other_log=_other_log(row, state, state.stored_applied),
         read=state.read,
         applied=state.applied,
         stopped_at=history.receiver_stopped_at,
@@ -297,10 +321,9 @@ def _stored_in(
     """What the relay log shows of stored coordinates."""
     stored, applied = state.stored_applied, state.applied
     read = _read_end(relay, state.stored_read) if relay.source_high[0] >= 1 else None
-    values: dict[str, Any] = {"relay_read": read}
+    values: dict[str, Any] = {"relay_read": read, "relay_base": relay.base_name}
     if stored is None or relay.base_name != stored.base_name:
         return values
-    values["shows_stored"] = True
     values["group"] = _group_end(relay, stored, state.stored_executed, state.read)
     if applied is not None and same_family(stored, applied):
         before = history.applied

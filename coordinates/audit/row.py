@@ -21,6 +21,7 @@ from tallystick.coordinates.rules.backup_coordinates import (
     HeaderUnderLock,
 )
 from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
+from tallystick.coordinates.rules.channel import RELAY_OF_OTHER_NAME
 from tallystick.coordinates.rules.executed_set import SENDER_UNSEEN, executed_within_logged
 from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.innodb import RedoEvidence
@@ -49,6 +50,7 @@ from tallystick.coordinates.rules.redo_positions import (
     row_at_its_instant,
 )
 from tallystick.coordinates.rules.registry import rules_on
+from tallystick.coordinates.rules.replication_info import ROW_MISSING
 from tallystick.coordinates.rules.replication_threads import DISTURBED
 
 if TYPE_CHECKING:
@@ -78,11 +80,13 @@ REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_bo
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
 NOT_CONSISTENT = DISTURBED | {
     SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
-    START_FORGOTTEN.code, PASSED_UNLOGGED.code,
+    START_FORGOTTEN.code, PASSED_UNLOGGED.code, RELAY_OF_OTHER_NAME.code,
+    ROW_MISSING.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
-not seen, the row may lack a channel, or a limit dropped what may hide a breach, or
-commits wait for a lock for long."""
+not seen, the row may lack a channel or names files of another relay log than was observed, an info
+table lacks a channel, a limit dropped what may hide a breach, or commits wait for a lock for long.
+"""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:

@@ -77,6 +77,7 @@ def position_evidence(row: Row) -> PositionEvidence:
             has_binlog=row.has_binlog,
             previous_position=history.position,
             fallen=fallen,
+            relay_log_of=_relay_log_of(row, position),
             doubt=doubt,
         )
     mark = _mark_at(position, binlog)
@@ -108,6 +109,14 @@ def _binlog_doubt(position: LogCoordinates | None, binlog: BinlogReader) -> Unde
     if binlog.end < 0:
         return Undecided(BINLOG_MISSED)
     return Undecided(OFFSETS_DOUBTFUL) if binlog.offsets_doubtful else None
+
+
+def _relay_log_of(row: Row, position: LogCoordinates | None) -> str | None:
+    """Whose relay log the files of a position are, where the binary log has other names."""
+    if position is None or row.binlog.base_name in (None, position.base_name):
+        return None
+    of_base = (n for n, relay in row.relays.items() if relay.base_name == position.base_name)
+    return next(of_base, None)
 
 
 def _file_end(position: LogCoordinates, binlog: BinlogReader) -> LogCoordinates | None:

@@ -109,6 +109,8 @@ class ChannelState:
     auto_position: bool | None = None
     receiver: ThreadState | None = None
     applier: ThreadState | None = None
+    left_out_of: tuple[str, ...] = ()
+    """Replication info tables that have rows of other channels, and none of this one."""
     stored_read: LogCoordinates | None = None
     """Source coordinates in the master info repository."""
     stored_applied: LogCoordinates | None = None
@@ -297,6 +299,7 @@ class _Reader:
         self.state.has_other_engines = any(name != "InnoDB" for name in engines)
         innodb = engines.get("InnoDB")
         if innodb is None:
+            self._incomplete("STORAGE_ENGINES", ", ".join(engines), "the key InnoDB")
             return
         if not isinstance(innodb, dict):
             self._incomplete("STORAGE_ENGINES", innodb, "an object for InnoDB")
@@ -346,6 +349,7 @@ class _Reader:
         for channel, row in self._stored_rows(body, "slave_relay_log_info"):
             channel.stored_applied = self._stored(row, "relay_log_name", "relay_log_pos")
             channel.stored_executed = self._stored(row, "source_log_name", "source_log_pos")
+        self._find_left_out(body)
         for name in self._doubled:
             # The channel is there, but nothing that the row says of it can be believed.
             state.channels[name] = ChannelState(name, is_listed=True)
@@ -385,6 +389,15 @@ class _Reader:
             name = str(row.get("channel_name", "")).lower()
             if name in self.state.channels or not name.startswith(GROUP_REPLICATION):
                 yield self._channel(name), row
+
+    def _find_left_out(self, body: Mapping[str, Any]) -> None:
+        """Channels of the status that an info table lacks; without any row it may be unused."""
+        for table in ("slave_master_info", "slave_relay_log_info"):
+            rows = self._rows(body, table)
+            stored = {str(row.get("channel_name", "")).lower() for row in rows}
+            for channel in self.state.channels.values():
+                if rows and channel.has_status and channel.channel not in stored:
+                    channel.left_out_of += (table,)
 
     def _read_replica_status(self, row: Mapping[str, Any]) -> None:
         name = str(row.get("channel_name") or "").lower()

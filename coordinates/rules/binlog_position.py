@@ -57,6 +57,7 @@ class PositionEvidence:
         journal_position: The last end of a group, header or file at or before ``position``.
         previous_position: Of the last accepted row of this history.
         fallen: A later one, reported as fallen.
+        relay_log_of: The channel whose relay log has files of the name in ``position``.
         doubt: Why the log says nothing about the position.
         boundary_doubt: Why it does not say whether a group ends there.
         log_end: Where the log ends.
@@ -69,6 +70,7 @@ class PositionEvidence:
     journal_position: LogCoordinates | None = None
     previous_position: LogCoordinates | None = None
     fallen: LogCoordinates | None = None
+    relay_log_of: str | None = None
     doubt: Undecided | None = None
     boundary_doubt: Undecided | None = None
     log_end: LogCoordinates | None = None
@@ -124,6 +126,13 @@ class PositionEvidence:
     verify=(BINARY_LOGS, LOG_STATUS),
     evidence=PositionEvidence,
     cases={
+        "of_relay_log": Case(
+            "The row says {position}, which is in a file of the relay log of channel {name!r}.",
+            "{position}",
+            _ROW,
+            "a file of the binary log",
+            "logs of the server",
+        ),
         "beyond_end": Case(
             "The row says {position}, but that file ends at {end}.",
             "{position}",
@@ -153,6 +162,9 @@ def snapshot_position_within_file(e: PositionEvidence) -> RowAnswer:
         return NOT_APPLICABLE
     if e.position is None:
         return Undecided(NOT_READ)
+    if e.relay_log_of is not None:
+        name = e.relay_log_of
+        return Broken("of_relay_log", witness=e.position, position=e.position, name=name)
     if e.doubt is not None:
         return e.doubt
     if e.position.position < MAGIC_LENGTH:

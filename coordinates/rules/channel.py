@@ -30,6 +30,11 @@ from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
 NO_RELAY = reason("no_relay", "no event of the channel's relay log was seen", Lack.RELAY_LOG)
+RELAY_OF_OTHER_NAME = reason(
+    "relay_log_of_other_base_name",
+    "the journal shows relay log files of {base_name!r}, not of {other!r}",
+    Lack.RELAY_LOG,
+)
 GTID_ONLY = reason("gtid_only", "the channel does not persist positions (GTID_ONLY)", Lack.SETTING)
 RELAY_MISSED = reason(
     "relay_missed", "part of the relay log was missed before the row", Lack.RELAY_LOG
@@ -113,6 +118,7 @@ class ChannelEvidence:
         applied: Relay coordinates applied.
         read, executed: Source coordinates read, and executed.
         retrieved: Retrieved_Gtid_Set.
+        other_log: Which other log of the server has files of the name in ``relay``.
         journal_relay: The last end of an event, or start of a file, of the relay log at or before
             ``relay``.
         journal_read: The highest source coordinates that an event of the relay log named.
@@ -154,6 +160,7 @@ class ChannelEvidence:
     read: LogCoordinates | None = None
     executed: LogCoordinates | None = None
     retrieved: GtidSet | None = None
+    other_log: str | None = None
     journal_relay: LogCoordinates | None = None
     journal_read: LogCoordinates | None = None
     journal_retrieved: GtidSet | None = None

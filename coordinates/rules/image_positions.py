@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.logs.group_queue import Q_END, Q_FILE, Q_GNO, Q_SID, Q_TYPE
+from tallystick.coordinates.logs.group_queue import (
+    Q_END,
+    Q_FILE,
+    Q_GNO,
+    Q_SID,
+    Q_SOURCE_END,
+    Q_SOURCE_FILE,
+    Q_TYPE,
+)
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
@@ -26,6 +34,9 @@ APPLIED_UNKNOWN = reason(
 )
 IMAGE_RELAY_UNSEEN = reason(
     "image_relay_unseen", "image {backup}: the channel's relay log was not seen", Lack.BACKUP
+)
+NO_RELAY_INFO = reason(
+    "image_no_relay_info", "image {backup}: it does not have slave_relay_log_info", Lack.BACKUP
 )
 NO_SET = reason("image_no_set", "image {backup}: it has no GTID set", Lack.BACKUP)
 NO_MASTER_INFO = reason(
@@ -50,7 +61,7 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
             "The summary of a replica's image has the state of each channel; neither info"
             " repository is beyond the position that it stores, a transactional"
             " slave_relay_log_info names the last transaction that was committed, and the GTID set"
-            " holds every group that it has passed."
+            " holds every group that it and the executed position have passed."
         ),
         why=(
             "At the validity point no applier is inside a group, so the positions read and"
@@ -113,6 +124,17 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
                 "at least {committed}",
                 "relay log of the channel, and the summary itself",
             ),
+            "image_executed_ahead": Case(
+                (
+                    "The positions of channel {channel!r} in the image {backup} do not agree:"
+                    " the executed position {position} is beyond {missing:gtids}, which its GTID"
+                    " set lacks."
+                ),
+                "{executed:gtids}",
+                "summary of the image",
+                "at least {missing:gtids}, executed up to {position}",
+                "relay log of the channel, and the summary itself",
+            ),
             "image_relay_info_ahead": Case(
                 (
                     "The positions of channel {channel!r} in the image {backup} do not agree:"
@@ -157,10 +179,16 @@ def judge_positions(
     answer = _judge_read(stored_read, _coordinates(status, *_READ), relay)
     if answer is not HOLDS:
         return answer
+    if server.logs_everything:  # else its GTID set may lag behind its positions
+        answer = _judge_passed(executed_source, executed, relay)
+        if answer is not HOLDS:
+            return answer
     applied = _coordinates(status, "relay_log_file", "relay_log_pos")
     stored = _coordinates(relay_info, "Relay_log_name", "Relay_log_pos")
-    if applied is None or stored is None or applied.base_name != relay.base_name:
+    if applied is None or applied.base_name != relay.base_name:
         return Undecided(APPLIED_UNKNOWN)
+    if stored is None:
+        return Undecided(NO_RELAY_INFO)
     if stored.base_name == applied.base_name and server.relay_log_info_is_transactional:
         answer = _judge_stored(stored, applied, server, relay, baselines)
         if answer is not HOLDS:
@@ -219,6 +247,28 @@ def _judge_stored(
         if group[Q_TYPE] == EventType.XID and not may_be_skipped:
             return Broken("image_relay_info_stale", witness=stored, stored=stored, committed=end)
     return HOLDS
+
+
+def _judge_passed(
+    passed: LogCoordinates | None, executed: GtidSet | None, relay: RelayReader
+) -> Answer:
+    """Whether the image's GTID set has what its executed position in the source has passed."""
+    if passed is None or executed is None or relay.source_base != passed.base_name:
+        return HOLDS
+    groups = relay.queue.rows()
+    file, end = groups[:, Q_SOURCE_FILE], groups[:, Q_SOURCE_END]
+    is_back = (file[1:] < file[:-1]) | ((file[1:] == file[:-1]) & (end[1:] < end[:-1]))
+    if is_back.any() or (end < 0).any():
+        return HOLDS  # of another server's files, or received again: not all before it is passed
+    number, position = passed.file_number, passed.position
+    is_passed = (file < number) | ((file == number) & (end <= position))
+    groups = groups[is_passed & (groups[:, Q_SID] >= 0)]
+    missing = GtidSet.from_groups(relay.sids, groups[:, Q_SID], groups[:, Q_GNO]) - executed
+    if not missing:
+        return HOLDS
+    return Broken(
+        "image_executed_ahead", witness=passed, executed=executed, missing=missing, position=passed
+    )
 
 
 def _judge_executed(stored: LogCoordinates, executed: GtidSet | None, relay: RelayReader) -> Answer:

@@ -237,15 +237,16 @@ def gtid_text_canonical(e: AnswerEvidence) -> RowAnswer:
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
-        "A log_status row has its four columns; file and position come together, and are there"
-        " where log_bin is on; file names are base.NNNNNN without a directory; numbers are integers"
-        " below 2^63."
+        "A log_status row has its four columns, and InnoDB among the storage engines; file and"
+        " position come together, and are there where log_bin is on; file names are base.NNNNNN"
+        " without a directory; numbers are integers below 2^63."
     ),
     why=(
         "The server fills all four columns in one call and reports error 3722 instead of a part"
-        " of them. It leaves out the file and the position only together, when binary logging"
-        " is off. With log_bin on that is so only after an error at which the server gave up its"
-        " log (binlog_error_action=IGNORE_ERROR): no replica gets what it has executed since."
+        " of them; InnoDB, which is always there, gives its LSN. It leaves out the file and the"
+        " position only together, when binary logging is off. With log_bin on that is so only"
+        " after an error at which the server gave up its log (binlog_error_action=IGNORE_ERROR):"
+        " no replica gets what it has executed since."
     ),
     undecided_when=(
         "there is no row, because the instance did not answer or answered with an error. Checks"

@@ -45,8 +45,8 @@ STORED_SELDOM = reason(
     severity=Severity.CRITICAL,
     heals="held",
     claim=(
-        "The relay coordinate of a channel is the end of an event that is written in a relay"
-        " log file that exists; a channel without relay logs shows an empty name and 0."
+        "The relay coordinate of a channel is the end of an event that is written in a file of"
+        " its own relay log that exists; a channel without relay logs shows an empty name and 0."
     ),
     why=(
         "The receiver appends whole events and takes over the end of the relay log only after"
@@ -55,9 +55,9 @@ STORED_SELDOM = reason(
         " file."
     ),
     undecided_when=(
-        "the coordinate is not readable, the relay log was not observed or has a gap there, the"
-        " events around the position are no longer remembered, or the channel shows no relay log"
-        " though no RESET REPLICA was observed"
+        "the coordinate is not readable, the relay log was not observed, has files of another base"
+        " name or has a gap there, the events around the position are no longer remembered, or the"
+        " channel shows no relay log though no RESET REPLICA was observed"
     ),
     sources=(
         "WL#9452, F-1.2.3",
@@ -77,6 +77,18 @@ STORED_SELDOM = reason(
         "journal_relay_log_position",
     ),
     cases={
+        "of_another_log": Case(
+            "The flushed relay log coordinate {relay} is in a file of {log}.",
+            "{relay}",
+            "log_status, relay_log_file and relay_log_position",
+            "a file of the channel's own relay log",
+            "logs of the server",
+            remedy=(
+                "Do not copy relay logs by this row. Compare it with SHOW REPLICA STATUS for each"
+                " channel: if that pairs channels and files in another way, correct the collector"
+                " that put the row together."
+            ),
+        ),
         "beyond_end": Case(
             "The flushed relay log coordinate {relay} is beyond what is written.",
             "{relay}",
@@ -108,6 +120,8 @@ def relay_position_on_written_boundary(e: ChannelEvidence) -> RowAnswer:
         return HOLDS if e.was_reset else Undecided(NO_RESET_SEEN)
     if e.relay is None:
         return Undecided(NOT_READ)
+    if e.other_log is not None:
+        return Broken("of_another_log", witness=e.relay, relay=e.relay, log=e.other_log)
     if e.doubt is not None:
         return e.doubt
     if e.relay == e.journal_relay:

@@ -10,6 +10,7 @@ from tallystick.coordinates.rules.channel import (
     GTID_ONLY,
     NO_RELAY,
     POSITION_WRAPPED,
+    RELAY_OF_OTHER_NAME,
     GroupEnd,
     judge_pair,
 )
@@ -36,6 +37,17 @@ COMMITS_FORGOTTEN = reason(
     "which groups between the stored and the applied position were committed is not remembered",
     Lack.MEMORY,
 )
+ROW_MISSING = reason(
+    "info_row_missing",
+    "{table} has rows of other channels and none of this one: a start would not know where to go"
+    " on",
+    Lack.VALUE,
+)
+SOURCE_OF_OTHER_NAME = reason(
+    "source_files_of_other_base_name",
+    "the relay log names files of {base_name!r} of the source, not of {other!r}",
+    Lack.RELAY_LOG,
+)
 NOT_TRANSACTIONAL = reason(
     "not_transactional", "the relay log info repository is not transactional", Lack.SETTING
 )
@@ -57,11 +69,13 @@ class StoredEvidence:
         is_gtid_only: Whether the channel persists no positions.
         is_transactional: Whether the relay log info repository commits with the transaction.
         is_followed: Whether the relay log was observed.
+        left_out_of: The tables that have rows of other channels, and none of this one.
         stored_read: Source coordinates in the master info repository.
         stored_applied, stored_executed: Relay and source coordinates in the relay log info row.
         read, applied: Coordinates of SHOW REPLICA STATUS.
         relay_read: The highest source coordinates that an event of the relay log named.
-        shows_stored: Whether the relay log is of the family that ``stored_applied`` names.
+        relay_base: Base name of the relay log that was observed.
+        other_log: Which other log of the server has files of the name in ``stored_applied``.
         group: What ends at ``stored_applied``, None not remembered.
         previous_applied: Of the last accepted row, where a commit lies between the stored
             coordinates and it.
@@ -78,13 +92,15 @@ class StoredEvidence:
     is_gtid_only: bool = False
     is_transactional: bool = True
     is_followed: bool = False
+    left_out_of: tuple[str, ...] = ()
     stored_read: LogCoordinates | None = None
     stored_applied: LogCoordinates | None = None
     stored_executed: LogCoordinates | None = None
     read: LogCoordinates | None = None
     applied: LogCoordinates | None = None
     relay_read: LogCoordinates | None = None
-    shows_stored: bool = False
+    relay_base: str | None = None
+    other_log: str | None = None
     group: GroupEnd | None = None
     previous_applied: LogCoordinates | None = None
     committed: LogCoordinates | None = None
@@ -95,6 +111,10 @@ class StoredEvidence:
     requested_at: int | None = None
 
     scope: ClassVar = "channel"
+
+
+def _not_stored(e: StoredEvidence, table: str) -> Undecided:
+    return Undecided(ROW_MISSING, table=table) if table in e.left_out_of else Undecided(NOT_READ)
 
 
 @rule(
@@ -114,10 +134,11 @@ class StoredEvidence:
         " go on after an event that no relay log holds."
     ),
     undecided_when=(
-        "the repository (slave_master_info) was not read, the channel is gtid_only, the end of"
-        " the relay log is not known (not observed, a gap, no source file named in it, events"
-        " without log_pos), the receiver may have passed groups that it need not queue, or the"
-        " stored one is beyond 4 GiB, modulo which a relay log names positions"
+        "the repository (slave_master_info) was not read or lacks the channel, it is gtid_only, the"
+        " end of the relay log is not known (not observed, a gap, no source file or another base"
+        " name named in it, events without log_pos), the receiver may have passed groups that it"
+        " need not queue, or the stored one is beyond 4 GiB, modulo which a relay log names"
+        " positions"
     ),
     sources=("WL#9452, Step-1", "WL#2775, REQ-3"),
     remedy=(
@@ -142,9 +163,12 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
     if e.is_gtid_only:
         return Undecided(GTID_ONLY)
     if e.stored_read is None:
-        return Undecided(NOT_READ)
-    if e.relay_read is None or not same_family(e.relay_read, e.stored_read):
+        return _not_stored(e, "slave_master_info")
+    if e.relay_read is None:
         return Undecided(NO_RELAY)
+    if not same_family(e.relay_read, e.stored_read):
+        names = {"base_name": e.relay_read.base_name, "other": e.stored_read.base_name}
+        return Undecided(SOURCE_OF_OTHER_NAME, **names)
     if e.stored_read > e.relay_read and e.stored_read.position >= WRAP:
         return Undecided(POSITION_WRAPPED)
     if e.stored_read <= e.relay_read:
@@ -162,9 +186,9 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
     severity=Severity.ERROR,
     heals="held",
     claim=(
-        "The two halves of a relay log info row, relay position and source position, denote one"
-        " and the same event, or the source position lies after it among events that the"
-        " receiver ignores."
+        "The two halves of a relay log info row, a position in the channel's own relay log and a"
+        " source position, denote one and the same event, or the source position lies after it"
+        " among events that the receiver ignores."
     ),
     why=(
         "Both are set under Relay_log_info::data_lock when a group is done and stored by one"
@@ -174,8 +198,9 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
         " log and move the source position up to the next event that is there."
     ),
     undecided_when=(
-        "the repository was not read, the channel is gtid_only or fresh, or the relay events at"
-        " the row's position were not observed or are no longer remembered"
+        "the repository was not read or lacks the channel, it is gtid_only or fresh, its relay log"
+        " has another base name, or the relay events at the row's position were not observed or are"
+        " no longer remembered"
     ),
     sources=("WL#2775, REQ-5", "Percona XtraBackup issue PXB-1737"),
     remedy=(
@@ -193,6 +218,13 @@ def master_info_not_ahead_of_relay(e: StoredEvidence) -> RowAnswer:
             "{relay} with {end}",
             "relay log",
         ),
+        "of_another_log": Case(
+            "The relay log info row says {relay}, which is in a file of {log}.",
+            "{relay}",
+            "slave_relay_log_info, Relay_log_name and Relay_log_pos",
+            "a file of the channel's own relay log",
+            "logs of the server",
+        ),
     },
 )
 def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
@@ -201,9 +233,13 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
     if e.is_gtid_only:
         return Undecided(GTID_ONLY)
     if relay is None or source is None:
-        return Undecided(NOT_READ)
-    if not e.shows_stored:
+        return _not_stored(e, "slave_relay_log_info")
+    if e.other_log is not None:
+        return Broken("of_another_log", witness=relay, relay=relay, log=e.other_log)
+    if e.relay_base is None:
         return Undecided(NO_RELAY)
+    if e.relay_base != relay.base_name:
+        return Undecided(RELAY_OF_OTHER_NAME, base_name=e.relay_base, other=relay.base_name)
     return judge_pair(e.group, relay, source, GROUP_FORGOTTEN)
 
 

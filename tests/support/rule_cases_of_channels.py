@@ -26,6 +26,15 @@ def relay_position_on_written_boundary__inside(breaks: bool) -> Journal:
 
 
 @case()
+def relay_position_on_written_boundary__of_another_log(breaks: bool) -> Journal:
+    """A file of a name that was not seen may be of another host; the binary log's is not."""
+    journal, _relay, _ = replica()
+    named = channel(journal.row())
+    named["relay_log_file"] = journal.binlog.file if breaks else "host-relay.000001"
+    return journal
+
+
+@case()
 def relay_position_matches_master_info(breaks: bool) -> Journal:
     """A group is written and, just inside, flushed."""
     journal, relay, more = replica(sync_source_info=1)
@@ -185,6 +194,15 @@ def relay_info_coordinates_paired(breaks: bool) -> Journal:
     journal, relay, _ = replica()
     stored = relay_info(relay)
     stored[0]["Master_log_pos"] -= 300 if breaks else 0
+    journal.row(replica_status=journal.replica_status(), slave_relay_log_info=stored)
+    return journal
+
+
+@case()
+def relay_info_coordinates_paired__of_another_log(breaks: bool) -> Journal:
+    journal, relay, _ = replica()
+    stored = relay_info(relay)
+    stored[0]["Relay_log_name"] = journal.binlog.file if breaks else "host-relay.000001"
     journal.row(replica_status=journal.replica_status(), slave_relay_log_info=stored)
     return journal
 

@@ -174,6 +174,19 @@ def backup_replica_positions_agree__executed(breaks: bool) -> Journal:
 
 
 @case()
+def backup_replica_positions_agree__executed_set(breaks: bool) -> Journal:
+    """What the executed position has passed, the image holds."""
+    journal, relay, more = replica(3)
+    applied = relay.coordinates
+    relay.copy(more[0])
+    executed = {
+        "exec_source_log_file": "binlog.000001",
+        "exec_source_log_pos": more[0][-1]["log_pos"] - (not breaks),
+    }
+    return image(journal, channels=[positions(applied, applied, **executed)])
+
+
+@case()
 def backup_replica_positions_agree__master_info(breaks: bool) -> Journal:
     """master.info is not beyond what was read."""
     journal, relay, _ = replica(3)

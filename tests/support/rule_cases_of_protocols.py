@@ -208,7 +208,7 @@ def collection_steps_complete__channel_left_out(breaks: bool) -> Journal:
     return answered(journal)
 
 
-@case()
+@case("log_status_row_complete")
 def collection_steps_complete__engine_left_out(breaks: bool) -> Journal:
     journal = collecting(f"{SOURCE_LOCKS} {SOURCE_COLLECTS} {SOURCE_UNLOCKS}")
     row = journal.row()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.journals import UUID_A, UUID_C, Journal, Record, read_gtids
-from tests.support.rule_cases import case, files, innodb, local, purging, source
+from tests.support.rule_cases import case, files, innodb, local, purging, replica, source
 
 # Tier 2: the binary log coordinate and the sets
 
@@ -20,6 +20,15 @@ def snapshot_position_within_file(breaks: bool) -> Journal:
 def snapshot_position_within_file__magic(breaks: bool) -> Journal:
     journal = Journal(log_bin=True).begin()
     local(journal.row())["binary_log_position"] = 3 if breaks else 157
+    return journal
+
+
+@case()
+def snapshot_position_within_file__of_relay_log(breaks: bool) -> Journal:
+    """A base name that was not seen may be new; one of a relay log is not the binary log's."""
+    journal, relay, _ = replica()
+    row = local(journal.row())
+    row["binary_log_file"] = relay.file if breaks else "newbin.000001"
     return journal
 
 

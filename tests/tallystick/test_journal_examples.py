@@ -11,6 +11,7 @@ import pytest
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import explain
 from tallystick.outputs._view import summaries
 from tallystick.runs.breaches import breaches_of, present
 from tallystick.runs.replay import result_of_audit
@@ -94,6 +95,141 @@ def test_a_change_is_found(lines: list[str], rules: set[str]) -> None:
     assert all(
         f"`{rule}`" in PAGE for rule in rules - {"applied_relay_gtids_executed"} if len(rules) < 3
     )
+
+
+def with_tables(relay_log: str, *more: str) -> list[str]:
+    """The replica's row with both info tables; of the source's file where the receiver is."""
+    at_source = {"Master_log_name": "s-bin.000001", "Master_log_pos": 357}
+    applier = {"Relay_log_name": f"./{relay_log}", "Relay_log_pos": 526, **at_source}
+    named = [{"Channel_name": name} for name in more or ("",)]
+    tables = {
+        "slave_master_info": [{"Channel_name": "", **at_source}],
+        "slave_relay_log_info": [row | applier for row in named],
+    }
+    [at] = [n for n, line in enumerate(REPLICA) if all(text in line for text in ROW_OF_REPLICA)]
+    return [*REPLICA[:at], json.dumps(json.loads(REPLICA[at]) | tables), *REPLICA[at + 1 :]]
+
+
+RELAY_END = '"relay_log_file":"r-relay.000001","relay_log_position":526'
+OTHER_NAMES = [
+    (with_tables("r-relay.000001"), set(), ""),
+    (
+        changed(REPLICA, ROW_OF_REPLICA, RELAY_END, RELAY_END.replace("r-relay", "r-bin")),
+        {"relay_position_on_written_boundary"},
+        "is in a file of the binary log",
+    ),
+    (
+        changed(REPLICA, ROW_OF_REPLICA, '"binary_log_file":"r-bin', '"binary_log_file":"r-relay'),
+        {"snapshot_position_within_file"},
+        "is in a file of the relay log of channel ''",
+    ),
+    (
+        with_tables("r-bin.000001"),
+        {"relay_info_coordinates_paired"},
+        "is in a file of the binary log",
+    ),
+    (
+        changed(REPLICA, ROW_OF_REPLICA, '{"InnoDB":', '{"Innodb":'),
+        {"log_status_row_complete"},
+        "expected the key InnoDB",
+    ),
+]
+
+
+@pytest.mark.parametrize(("lines", "rules", "says"), OTHER_NAMES)
+def test_a_row_names_files_of_the_log_that_it_is_about(
+    lines: list[str], rules: set[str], says: str
+) -> None:
+    """A collector that mixes up logs or channels, or leaves out what a backup copies up to."""
+    found = replayed(lines).findings
+    assert {finding.rule for finding in found} == rules
+    assert all(says in explain(finding).sentence for finding in found)
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            changed(REPLICA, ROW_OF_REPLICA, RELAY_END, RELAY_END.replace("r-relay", "old")),
+            "relay_log_of_other_base_name",
+        ),
+        (with_tables("old.000001"), "relay_log_of_other_base_name"),
+        (with_tables("r-relay-other.000001", "other"), "info_row_missing"),
+    ],
+)
+def test_files_that_were_not_seen_leave_it_undecided(lines: list[str], reason: str) -> None:
+    """Of another host, as after its data directory was copied; a row that somebody removed."""
+    result = replayed(lines)
+    assert (result.verdict, result.findings) == (Verdict.UNDECIDED, [])
+    assert reason in {check.reason for cut in result.cuts for check in cut.checks}
+
+
+def test_a_stored_read_position_may_be_of_files_that_the_source_had_before() -> None:
+    """It is written seldom, and with auto-positioning nobody reads it: no verdict rests on it."""
+    lines = with_tables("r-relay.000001")
+    stored = '{"Channel_name": "", "Master_log_name": "s-bin'
+    lines = changed(lines, ("slave_master_info",), stored, stored.replace("s-bin", "old"))
+    result = replayed(lines)
+    assert (result.verdict, result.findings) == (Verdict.CONSISTENT, [])
+    reasons = {check.reason for cut in result.cuts for check in cut.checks}
+    assert "source_files_of_other_base_name" in reasons
+
+
+IMAGE_OF_REPLICA = {
+    "binlog_file": "r-bin.000001",
+    "binlog_position": 357,
+    "gtid_executed": f"{A}:1",
+    "tables": [],
+}
+
+
+@pytest.mark.parametrize(
+    ("executed", "rules"), [(f"{A}:1", set()), ("", {"backup_replica_positions_agree"})]
+)
+def test_the_executed_position_in_an_image_is_within_its_set(
+    executed: str, rules: set[str]
+) -> None:
+    """What the position has passed and the set lacks, a server restored from it never gets."""
+    at = {"source_log_file": "s-bin.000001", "source_log_pos": 357}
+    channel = {"channel": "", "source_instance": "s"} | {
+        f"{name}_{key}": value for name in ("read", "exec") for key, value in at.items()
+    }
+    image = {"kind": "backup", "instance": "r", "backup_id": "monday"}
+    image |= {"step": "image", **IMAGE_OF_REPLICA, "channels": [channel]}
+    image["gtid_executed"] = executed
+    result = replayed([*REPLICA, json.dumps(image)])
+    assert rules <= {finding.rule for finding in result.findings}
+    assert rules or result.findings == []
+
+
+def test_an_image_without_relay_log_info_says_so() -> None:
+    """The applied relay position is there, the repository is not."""
+    channel = {"channel": "", "source_instance": "s", "relay_log_file": "r-relay.000001"}
+    channel |= {"relay_log_pos": 526}
+    image = {"kind": "backup", "instance": "r", "backup_id": "monday", "step": "image"}
+    lines = [*REPLICA, json.dumps(image | IMAGE_OF_REPLICA | {"channels": [channel]})]
+    assert "image_no_relay_info" in {seen.reason for seen in replayed(lines).observations}
+
+
+RESTORED = changed(RESTORE, ('"step":"image"',), '"tables":[', '"tables":[{"name":"shop.items"},')
+
+
+@pytest.mark.parametrize(
+    "lines", [[line for line in RESTORED if '"step":"replay' not in line], RESTORED]
+)
+def test_a_table_of_the_image_that_the_restore_does_not_name_is_undecided(
+    lines: list[str],
+) -> None:
+    """Whether or not a log was replayed: it is lost, or nobody looked at it."""
+    assert "table_not_named" in {seen.reason for seen in replayed(lines).observations}
+
+
+def test_restored_tables_are_compared_without_a_replay_too() -> None:
+    """With those of the image."""
+    lines = [line for line in RESTORE if '"step":"replay' not in line]
+    lines = changed(lines, ('"step":"restore"',), '"checksum":"0"', '"checksum":"9"')
+    [rule] = {f.rule for f in replayed(lines).findings}
+    assert rule == "recovered_data_equal_source"
 
 
 @pytest.mark.parametrize(
