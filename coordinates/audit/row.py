@@ -25,7 +25,7 @@ from tallystick.coordinates.rules.channel import RELAY_OF_OTHER_NAME
 from tallystick.coordinates.rules.executed_set import SENDER_UNSEEN, executed_within_logged
 from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.innodb import RedoEvidence
-from tallystick.coordinates.rules.listed_channels import LEFT_OUT, LEFT_OUT_UNSEEN
+from tallystick.coordinates.rules.listed_channels import LEFT_OUT, LEFT_OUT_UNSEEN, LISTED_ALONE
 from tallystick.coordinates.rules.log_stream import BINLOG_LOG_POS_FIELD_AGREES
 from tallystick.coordinates.rules.logged_groups import (
     GTID_MODE_RESPECTED,
@@ -81,12 +81,12 @@ REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_bo
 NOT_CONSISTENT = DISTURBED | {
     SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
     START_FORGOTTEN.code, PASSED_UNLOGGED.code, RELAY_OF_OTHER_NAME.code,
-    ROW_MISSING.code,
+    ROW_MISSING.code, LISTED_ALONE.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
-not seen, the row may lack a channel or names files of another relay log than was observed, an info
-table lacks a channel, a limit dropped what may hide a breach, or commits wait for a lock for long.
-"""
+not seen, the row may lack a channel, list one that is gone, or name files of another relay log than
+was observed, an info table lacks a channel, a limit dropped what may hide a breach, or commits wait
+for a lock for long."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:

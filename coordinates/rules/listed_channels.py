@@ -31,6 +31,12 @@ LEFT_OUT_UNSEEN = reason(
     " its relay log was seen: whether it was removed and made anew is not known",
     Lack.RELAY_LOG,
 )
+LISTED_ALONE = reason(
+    "channel_listed_alone",
+    "the row lists the channel, which SHOW REPLICA STATUS did not have before it: it was made in"
+    " between, or the row is an older one",
+    Lack.NEXT_ROW,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +82,11 @@ class ListedEvidence:
         " a channel has nothing of its relay log."
     ),
     undecided_when=(
-        "the replica status or the row's list of channels was not read, or the next answer is not"
-        " there yet. Where the relay log is not observed, a channel that the row lacks is never"
-        " held against it: it may have been removed and made anew. Channels of Group Replication,"
-        " which its plugin makes and removes, are not judged"
+        "the replica status or the row's list of channels was not read, the next answer is not"
+        " there yet, or the row lists a channel that the status does not have. Where the relay log"
+        " is not observed, a channel that the row lacks is never held against it: it may have been"
+        " removed and made anew. Channels of Group Replication, which its plugin makes and removes,"
+        " are not judged"
     ),
     sources=(
         "MySQL manual: performance_schema.log_status",
@@ -113,4 +120,4 @@ def configured_channels_listed(e: ListedEvidence) -> RowAnswer:
         return Undecided(LEFT_OUT if e.is_followed else LEFT_OUT_UNSEEN)
     if e.is_listed is None or e.has_status is None:
         return Undecided(NOT_READ)
-    return HOLDS
+    return Undecided(LISTED_ALONE) if e.is_listed and not e.has_status else HOLDS

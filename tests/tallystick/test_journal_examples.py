@@ -110,6 +110,14 @@ def with_tables(relay_log: str, *more: str) -> list[str]:
     return [*REPLICA[:at], json.dumps(json.loads(REPLICA[at]) | tables), *REPLICA[at + 1 :]]
 
 
+def status_without_the_channel() -> list[str]:
+    """A row from before RESET REPLICA ALL, beside a status from after it."""
+    [at] = [n for n, line in enumerate(REPLICA) if all(text in line for text in ROW_OF_REPLICA)]
+    row = json.dumps(json.loads(REPLICA[at]) | {"replica_status": []})
+    gone = {"kind": "channel", "instance": "r", "channel": "", "action": "reset_all"}
+    return [*REPLICA[:at], json.dumps(gone), row, *REPLICA[at + 1 :]]
+
+
 RELAY_END = '"relay_log_file":"r-relay.000001","relay_log_position":526'
 OTHER_NAMES = [
     (with_tables("r-relay.000001"), set(), ""),
@@ -155,6 +163,7 @@ def test_a_row_names_files_of_the_log_that_it_is_about(
         ),
         (with_tables("old.000001"), "relay_log_of_other_base_name"),
         (with_tables("r-relay-other.000001", "other"), "info_row_missing"),
+        (status_without_the_channel(), "channel_listed_alone"),
     ],
 )
 def test_files_that_were_not_seen_leave_it_undecided(lines: list[str], reason: str) -> None:
