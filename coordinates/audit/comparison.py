@@ -378,9 +378,12 @@ class RunningRecovery:
             self.before = None
 
     def begin_replay(self, body: dict[str, Any]) -> None:
-        """What is logged from now on is replayed."""
+        """What is logged from now on is replayed; one that was broken off goes on."""
+        if not self.is_replaying:
+            self.is_replaying, self.is_whole, self.logged = True, True, []
+        elif self.restored["replay"]["peer"] != body["peer"]:
+            self.lose()  # which group is of which log is not known
         self.restored["replay"] = body
-        self.is_replaying, self.is_whole, self.logged = True, True, []
         if body.get("excluded"):
             self.excluded |= GtidSet.parse(body["excluded"])
 

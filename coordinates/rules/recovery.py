@@ -55,7 +55,7 @@ IMAGE_WITHOUT_CHANNEL = reason(
     Lack.BACKUP,
 )
 REPLAY_UNSEEN = reason(
-    "replay_unseen", "the restored server's binary log was not seen completely", Lack.BACKUP
+    "replay_unseen", "which groups the restored server logged by it is not known", Lack.BACKUP
 )
 REPLAYED_LOG_NOT_REACHED = reason(
     "replayed_log_not_reached",

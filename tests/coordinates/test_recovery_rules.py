@@ -231,8 +231,13 @@ def test_the_replay_does_not_go_beyond_the_group_it_was_told(stop: str, broken: 
     assert names(output) == broken
 
 
-def in_steps(*steps: tuple[int, int, list[str]], is_anonymous: bool = False, **replay: Any) -> Any:
-    """A log replayed in several steps: each from a group's end to another's, and what it logs."""
+def in_steps(
+    *steps: tuple[int, int | None, list[str]], is_anonymous: bool = False, **replay: Any
+) -> Any:
+    """A log replayed in several steps: each from a group's end to another's, and what it logs.
+
+    One without an end is broken off.
+    """
     recovery = Recovery()
     server, file = recovery.server, recovery.stop[0]
     if is_anonymous:
@@ -247,6 +252,8 @@ def in_steps(*steps: tuple[int, int, list[str]], is_anonymous: bool = False, **r
         start = {"from_file": file, "from_position": end_of(begun)}
         tell(server, "replay", peer="s", **start, **replay)
         server.log(*logged, server_id=1)
+        if ended is None:
+            continue
         executed = "" if is_anonymous else f"{A}:1-{ended}"
         position = {"to_file": file, "to_position": end_of(ended)}
         tell(server, "replayed", peer="s", **position, gtid_executed=executed)
@@ -283,6 +290,32 @@ def test_a_log_replayed_twice_repeats_groups_without_gtids() -> None:
     assert (REPLAY, "goes_on") == (finding.rule, finding.case)
     assert names(in_steps((2, 4, gtids(3, 4)), (2, 4, []))) == []
     assert names(in_steps((2, 4, gtids(3, 4)), (2, 3, []))) == []
+
+
+def test_a_replay_that_was_broken_off_goes_on() -> None:
+    """From where it was, or from its beginning, where a server skips what it has by its GTIDs."""
+    assert names(in_steps((2, None, gtids(3)), (2, 5, gtids(4, 5)))) == []
+    assert names(in_steps((2, None, gtids(3)), (2, 5, gtids(5)))) == [REPLAY]
+    assert names(in_steps((2, None, [""]), (3, 5, ["", ""]), is_anonymous=True)) == []
+    output = in_steps((2, None, [""]), (2, 5, ["", "", ""]), is_anonymous=True)
+    assert names(output) == [REPLAY]
+
+
+def test_replays_of_two_logs_at_once_are_undecided() -> None:
+    """Which of the groups is of which log is not known."""
+    recovery = Recovery()
+    tell(recovery.server, "restore", peer="s", **recovery.summary)
+    tell(recovery.server, "replay", peer="other")
+    recovery.server.log(*gtids(3), server_id=1)
+    tell(recovery.server, "replay", peer="s")
+    recovery.server.log(*gtids(5), server_id=1)
+    position = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    tell(recovery.server, "replayed", peer="s", **position, gtid_executed=f"{A}:1-5")
+    recovery.server.time()
+    recovery.source.time()
+    output = audit(recovery.source, recovery.server)
+    assert names(output) == []
+    assert "replay_unseen" in [seen.reason for seen in output.observations]
 
 
 def test_groups_without_gtids_between_two_steps_may_be_left_out_on_purpose() -> None:
