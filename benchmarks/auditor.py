@@ -63,6 +63,7 @@ def run_auditor(servers: str, directory: Path, available_now: bool, executors: i
                 java_options=with_archive(SPARK),
                 master=f"local-cluster[{executors},1,1024]" if executors else "local[2]",
                 shuffle_partitions=executors or 1,
+                is_lasting=not available_now,
             ),
             stop=stop,
             report=report,

@@ -100,6 +100,7 @@ class SessionSettings:
         java_options: More options of the driver's JVM.
         environment: Variables of the JVM and of its workers, as those that hold secrets.
         properties: More of Spark's properties, none of those that are set here.
+        is_lasting: Whether it is to run for longer than minutes: the JVM then optimises its code.
         is_checkpoint_local: Whether checkpoints are on the local file system, as Hadoop names it.
     """
 
@@ -112,6 +113,7 @@ class SessionSettings:
     java_options: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     properties: Mapping[str, str] = field(default_factory=dict)
+    is_lasting: bool = False
     is_checkpoint_local: bool = True
 
 
@@ -160,8 +162,6 @@ def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
         "spark.master": settings.master,
         "spark.app.name": settings.app_name,
         "spark.driver.memory": settings.memory,
-        # The JVM mostly moves bytes. Its optimising compiler cost 0.7 s of processor time for each
-        # million events, more than the moving, and did not make it faster (docs/performance.md).
         "spark.driver.extraJavaOptions": (
             f"{_java_options(settings, log4j2_file)} {shlex.join(settings.java_options)}"
         ),
@@ -192,11 +192,14 @@ def _java_options(settings: SessionSettings, log4j2_file: Path) -> str:
     # What an executor of one core makes is garbage after a micro-batch: to mark it beside the work
     # cost a fifth of the processor time.
     collector = " -XX:+UseSerialGC" if _read_executors(settings.master) else ""
+    # The optimising compiler takes half of the processor for minutes, and then halves what a
+    # micro-batch takes of it (docs/performance.md).
+    compiler = "" if settings.is_lasting else " -XX:TieredStopAtLevel=1"
     return (
         # After an OutOfMemoryError any thread may be gone: it ends instead of half working.
         "-XX:+ExitOnOutOfMemoryError"
         # Without PerfData Java keeps no file of a known name in /tmp.
-        f" -XX:TieredStopAtLevel=1 -XX:-UsePerfData{collector}"
+        f" -XX:-UsePerfData{compiler}{collector}"
         f" -Dlog4j2.configurationFile={log4j2_file.absolute().as_uri()}"
     )
 

@@ -186,6 +186,7 @@ class Audit:
             memory=settings.spark_memory,
             environment=self._kafka.environment,
             properties=settings.spark_properties,
+            is_lasting=not self._available_now,
             is_checkpoint_local=(settings.spark_checkpoint or "file:").startswith("file:"),
         )
         return job, session

@@ -75,6 +75,15 @@ def test_executors_of_this_machine_are_like_its_driver():
     assert not any(name.startswith("spark.executor.") for name in conf() if "Env" not in name)
 
 
+@pytest.mark.parametrize("name", ["spark.driver", "spark.executor"])
+def test_only_a_run_that_lasts_optimises_its_code(name):
+    """What that costs in the first minutes comes back in the hours after them."""
+    quick = "-XX:TieredStopAtLevel=1"
+    settings = {"master": "local-cluster[2,1,900]"}
+    assert quick in conf(**settings)[f"{name}.extraJavaOptions"]
+    assert quick not in conf(**settings, is_lasting=True)[f"{name}.extraJavaOptions"]
+
+
 def test_an_executor_of_this_machine_has_one_core():
     """With two of them a part would change its Python worker all the time."""
     with pytest.raises(SessionError, match=r"expected executors of one core, local-cluster\[2,1,9"):
