@@ -28,7 +28,7 @@ _PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
     # So far back a reader can open a version. A busy fleet's table has two commits a second, and
     # each commit lists all that there are: 10 ms for a thousand.
-    "delta.logRetentionDuration": "interval 10 minutes",
+    "delta.logRetentionDuration": "interval 2 minutes",
     # So long a reader can go on reading files that were put together.
     "delta.deletedFileRetentionDuration": "interval 6 hours",
 }

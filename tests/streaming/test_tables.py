@@ -343,7 +343,7 @@ def test_upkeep_keeps_the_rows_and_few_files(tmp_path, monkeypatch):
 
 
 def test_a_commit_lists_few_others(tmp_path, monkeypatch):
-    """Those that are older than ten minutes go with the next checkpoint; here all are older."""
+    """Those that are older than two minutes go with the next checkpoint; here all are older."""
     properties = {
         "delta.checkpointInterval": "5",
         "delta.logRetentionDuration": "interval 0 seconds",
