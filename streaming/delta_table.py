@@ -26,10 +26,9 @@ CHECKPOINT_COMMITS = 100
 ATTEMPTS = 5
 _PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
-    # So far back a reader can open a version. A busy fleet's table has two commits a second, and
-    # each commit lists all that there are: 10 ms for a thousand.
-    "delta.logRetentionDuration": "interval 2 minutes",
-    # So long a reader can go on reading files that were put together.
+    # So far back a reader can open a version, or go on reading files that were put together.
+    # A busy fleet's table has a commit each second, and whoever opens it lists them.
+    "delta.logRetentionDuration": "interval 6 hours",
     "delta.deletedFileRetentionDuration": "interval 6 hours",
 }
 

@@ -192,8 +192,8 @@ def _java_options(settings: SessionSettings, log4j2_file: Path) -> str:
     # What an executor of one core makes is garbage after a micro-batch: to mark it beside the work
     # cost a fifth of the processor time.
     collector = " -XX:+UseSerialGC" if _read_executors(settings.master) else ""
-    # The optimising compiler takes half of the processor for minutes, and then halves what a
-    # micro-batch takes of it (docs/performance.md).
+    # The optimising compiler makes the first minutes slower, and then halves what a micro-batch
+    # takes of the JVM's time (docs/performance.md).
     compiler = "" if settings.is_lasting else " -XX:TieredStopAtLevel=1"
     return (
         # After an OutOfMemoryError any thread may be gone: it ends instead of half working.

@@ -18,7 +18,7 @@ from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import APPLIER_STORED, RECEIVER_STORED
-from tallystick.coordinates.values.binlog import EventType, LogCoordinates, strip_directory
+from tallystick.coordinates.values.binlog import WRAP, EventType, LogCoordinates, strip_directory
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -255,6 +255,8 @@ def _judge_passed(
     """Whether the image's GTID set has what its executed position in the source has passed."""
     if passed is None or executed is None or relay.source_base != passed.base_name:
         return HOLDS
+    if passed.position >= WRAP:
+        return HOLDS  # relay logs name positions modulo 4 GiB
     groups = relay.queue.rows()
     file, end = groups[:, Q_SOURCE_FILE], groups[:, Q_SOURCE_END]
     is_back = (file[1:] < file[:-1]) | ((file[1:] == file[:-1]) & (end[1:] < end[:-1]))

@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.explanation import explain
+from tallystick.coordinates.values.binlog import WRAP
 from tests.support.journals import (
     FORMS,
     UUID_A,
@@ -25,6 +26,7 @@ from tests.support.journals import (
 from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import relay_info, store
 from tests.support.rule_cases_of_gtid_persistence import crash, persisted
+from tests.support.rule_cases_of_images import image, positions
 from tests.support.rule_cases_of_online_backup import sequence
 from tests.support.rule_cases_of_protocols import (
     COLLECTS,
@@ -93,6 +95,19 @@ def reset_while_a_clone_forces_the_order_of_commits() -> Journal:
     at["binlog_position"] = 157
     journal.record("clone", role="donor", step="commit", **at)
     return journal
+
+
+@legal
+def image_of_a_replica_beyond_4_gib() -> Journal:
+    """Its relay log names the source's positions modulo 2^32: what is not executed looks passed."""
+    journal, relay, more = replica()
+    applied = relay.coordinates
+    relay.copy(more[0])
+    executed = {
+        "exec_source_log_file": "binlog.000001",
+        "exec_source_log_pos": WRAP + more[0][0]["start"],
+    }
+    return image(journal, channels=[positions(applied, applied, **executed)])
 
 
 def _row_of_age(journal: Journal, age: int) -> None:

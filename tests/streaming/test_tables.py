@@ -342,23 +342,6 @@ def test_upkeep_keeps_the_rows_and_few_files(tmp_path, monkeypatch):
     }
 
 
-def test_a_commit_lists_few_others(tmp_path, monkeypatch):
-    """Those that are older than two minutes go with the next checkpoint; here all are older."""
-    properties = {
-        "delta.checkpointInterval": "5",
-        "delta.logRetentionDuration": "interval 0 seconds",
-    }
-    for name, value in properties.items():
-        monkeypatch.setitem(delta_table._PROPERTIES, name, value)
-    sink = TableSink(tmp_path, "run")
-    for number in range(31):
-        sink.write(number, findings=[replace(FINDING, at=str(number))])
-    assert len(list((tmp_path / "findings" / "_delta_log").glob("*.json"))) <= 7
-    assert 31 == len(table_reader.read_findings(tmp_path))
-    kept = DeltaTable(tmp_path / "findings").metadata().configuration
-    assert properties.items() <= kept.items()
-
-
 def test_a_job_killed_at_any_moment_writes_each_micro_batch_once(tmp_path):
     """With upkeep on the way; each process begins with the last number again, as Spark does."""
     program = (
