@@ -395,8 +395,10 @@ class _Reader:
         for table in ("slave_master_info", "slave_relay_log_info"):
             rows = self._rows(body, table)
             stored = {str(row.get("channel_name", "")).lower() for row in rows}
-            for channel in self.state.channels.values():
-                if rows and channel.has_status and channel.channel not in stored:
+            for name, channel in self.state.channels.items():
+                # Those of a group are made and removed by its plugin.
+                is_ours = channel.has_status and not name.startswith(GROUP_REPLICATION)
+                if rows and is_ours and name not in stored:
                     channel.left_out_of += (table,)
 
     def _read_replica_status(self, row: Mapping[str, Any]) -> None:

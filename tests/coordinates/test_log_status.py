@@ -275,6 +275,18 @@ def test_a_channel_that_the_group_has_only_stored_is_none(
     assert expected == [channel.is_listed for channel in state.channels.values()]
 
 
+def test_an_info_table_may_lack_a_channel_of_a_group():
+    """Its plugin makes and removes it; another one has a row in each table that has any."""
+    names = ("east", "group_replication_recovery")
+    state = read(
+        {},
+        replica_status=[{"Channel_Name": name} for name in names],
+        slave_master_info=[{"channel_name": "west"}],
+    )
+    left_out = [state.channels[name].left_out_of for name in names]
+    assert [("slave_master_info",), ()] == left_out
+
+
 def test_a_doubled_channel_is_given_to_nobody():
     """It is there, but whichever of its two rows is right, neither is believed."""
     row = changed("REPLICATION/channels/0/channel_name", "East")

@@ -225,7 +225,7 @@ def test_the_replay_goes_on_up_to_the_group_it_was_told(gno: int, broken: list[s
 @pytest.mark.parametrize(
     ("stop", "broken"), [(f"{A}:4-5", []), (f"{A}:4", [STOP]), (f"{A}:2", [STOP])]
 )
-def test_the_replay_does_not_go_beyond_the_group_it_was_told(stop: str, broken: list[str]) -> None:
+def test_the_replay_does_not_go_beyond_its_stop_gtid(stop: str, broken: list[str]) -> None:
     """Of a set the last one in the log counts; one of the image leaves nothing to replay."""
     output = Recovery().run(*gtids(3, 4, 5), stop_gtid=stop)
     assert names(output) == broken
@@ -330,7 +330,7 @@ def test_groups_without_gtids_between_two_steps_may_be_left_out_on_purpose() -> 
     assert names(output) == [REPLAY]
 
 
-def test_own_groups_of_before_a_restart_are_not_held_against_a_replay() -> None:
+def test_own_groups_before_a_restart_are_not_held_against_a_replay() -> None:
     """What a server wrote between restore and replay is not known completely after a start."""
     recovery = Recovery()
     server = recovery.server
