@@ -9,7 +9,13 @@ from urllib.request import url2pathname
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from deltalake import (
+    CommitProperties,
+    DeltaTable,
+    PostCommitHookProperties,
+    Transaction,
+    write_deltalake,
+)
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyarrow.dataset import dataset
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
@@ -26,11 +32,14 @@ CHECKPOINT_COMMITS = 100
 ATTEMPTS = 5
 _PROPERTIES = {
     "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
-    # So far back a reader can open a version, or go on reading files that were put together.
-    # A busy fleet's table has a commit each second, and whoever opens it lists them.
-    "delta.logRetentionDuration": "interval 6 hours",
+    # So far back a reader can open a version. A busy fleet's table has two commits a second, and
+    # each commit lists all that are kept.
+    "delta.logRetentionDuration": "interval 5 minutes",
+    # So long a reader can go on with files that were put together meanwhile.
     "delta.deletedFileRetentionDuration": "interval 6 hours",
 }
+KEEP_LOG = PostCommitHookProperties(cleanup_expired_logs=False)
+"""A commit removes no earlier ones: ``tidy_log`` does, when their checkpoint has a checksum."""
 
 
 def existing(directory: Path, kind: TableKind) -> DeltaTable | None:
@@ -78,7 +87,7 @@ def _name(kind: TableKind) -> str:
 
 def append(
     table: DeltaTable, rows: pa.Table, run_id: str, batch: int | None, written_us: int
-) -> None:
+) -> DeltaTable:
     """Commit rows, without the columns ``WRITTEN``; those of a number that is known are there.
 
     Args:
@@ -87,6 +96,9 @@ def append(
         run_id: Who writes.
         batch: The number, greater than that of the writer's commits before; None: without one.
         written_us: When the micro-batch is written, microseconds: the same for all its tables.
+
+    Returns:
+        The table as it is then, to be appended to.
     """
     for name, value in (
         ("run", pa.scalar(run_id)),
@@ -96,25 +108,41 @@ def append(
         rows = rows.append_column(name, pa.repeat(value, len(rows)))
     for left in reversed(range(ATTEMPTS)):
         properties = None
-        if batch is not None:
-            done = table.transaction_version(run_id)
-            if done is not None and done >= batch:
-                return
-            properties = CommitProperties(app_transactions=[Transaction(run_id, batch)])
         try:
-            write_deltalake(table, rows, mode="append", commit_properties=properties)
-            record(table)
-            return
-        except CommitFailedError:
-            # Upkeep, or another run, has removed rows since the table was read.
-            if not left:
+            if batch is not None:
+                done = table.transaction_version(run_id)
+                if done is not None and done >= batch:
+                    break
+                properties = CommitProperties(app_transactions=[Transaction(run_id, batch)])
+            write_deltalake(
+                table,
+                rows,
+                mode="append",
+                commit_properties=properties,
+                post_commithook_properties=KEEP_LOG,
+            )
+            break
+        except DeltaError as error:
+            # Upkeep, or another run, has removed rows since the table was read, or of its log what
+            # comes after that. Without a number, what may be there is not written again.
+            again = batch is not None or isinstance(error, CommitFailedError)
+            if not (left and again):
                 raise
-            table.update_incremental()
+            table = DeltaTable(str(_directory_of(table)))
+    record(table)
+    return table
 
 
 def record(table: DeltaTable) -> None:
     """Add the checksums of what was committed since this was last called."""
     table_checksums.record(_directory_of(table), table)
+
+
+def tidy_log(table: DeltaTable) -> None:
+    """Remove commits that a checkpoint stands for, and checksums of what is there no more."""
+    record(table)
+    table.cleanup_metadata()
+    table_checksums.forget_removed(_directory_of(table))
 
 
 def compare(directory: Path, kind: TableKind) -> None:

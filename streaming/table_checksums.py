@@ -58,17 +58,27 @@ def compare_log(table: Path) -> None:
         TableError: A file of these is damaged or missing.
     """
     known = _known(table)
-    newest = max((int(found[1]) for found in map(_checkpoint, known) if found), default=-1)
-    _compare(
-        table,
-        known,
-        (
+    newest = _newest_checkpoint(known)
+    while True:
+        needed = [
             name
             for name in known
             if ((found := _checkpoint(name)) and int(found[1]) == newest)
             or ((found := _commit(name)) and int(found[1]) > newest)
-        ),
-    )
+        ]
+        try:
+            return _compare(table, known, needed)
+        except TableError:
+            # A commit that is missing may be in a checkpoint that was written meanwhile.
+            known = _known(table)
+            before, newest = newest, _newest_checkpoint(known)
+            if newest == before:
+                raise
+
+
+def _newest_checkpoint(known: Iterable[str]) -> int:
+    """The number of its commit; -1: there is none."""
+    return max((int(found[1]) for found in map(_checkpoint, known) if found), default=-1)
 
 
 def compare_data(table: Path, names: Iterable[str]) -> None:

@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 
 from tallystick.streaming.delta_table import (
     CHECKPOINT_COMMITS,
+    KEEP_LOG,
     append,
     compare,
     existing,
@@ -110,8 +111,8 @@ class TableSink:
     def _append(self, name: str, values: list[Any], batch: int | None, now: int) -> None:
         with _one_sentence(name):
             table = self._tables.get(name) or made(self._directory, TABLES[name])
-            self._tables[name] = table
-            append(table, arrow_rows(TABLES[name], values), self._run_id, batch, now)
+            rows = arrow_rows(TABLES[name], values)
+            self._tables[name] = append(table, rows, self._run_id, batch, now)
 
     def incidents(self, before: int) -> list[Incident]:
         """Every incident, as it was written last before a micro-batch.
@@ -130,7 +131,10 @@ class TableSink:
             with _one_sentence(name):
                 table = existing(self._directory, kind)
                 if table is not None:
-                    table.delete(f"run = '{self._run_id}' AND batch IS NULL")
+                    table.delete(
+                        f"run = '{self._run_id}' AND batch IS NULL",
+                        post_commithook_properties=KEEP_LOG,
+                    )
                     record(table)
                     self._tables[name] = table
 

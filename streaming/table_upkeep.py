@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 from deltalake.exceptions import CommitFailedError
 
-from tallystick.streaming.delta_table import append, existing, made, record
+from tallystick.streaming.delta_table import KEEP_LOG, append, existing, made, tidy_log
 from tallystick.streaming.hours import unsummed
-from tallystick.streaming.table_checksums import forget_removed
 from tallystick.streaming.tables import HOURS, TABLES
 
 if TYPE_CHECKING:
@@ -60,11 +59,13 @@ def keep_up(directory: Path, run_id: str, batch: int, retention: Retention) -> N
         days = retention.details_days if kind.is_detail else retention.history_days
         # Another job with tables in this directory may do the same.
         with contextlib.suppress(CommitFailedError):
-            table.optimize.compact(target_size=TARGET_BYTES)
-            table.delete(f"written_at < '{(now - timedelta(days=days)).isoformat()}'")
-            table.vacuum(dry_run=False, full=True)
-        record(table)
-        forget_removed(directory / kind.name)
+            table.optimize.compact(target_size=TARGET_BYTES, post_commithook_properties=KEEP_LOG)
+            table.delete(
+                f"written_at < '{(now - timedelta(days=days)).isoformat()}'",
+                post_commithook_properties=KEEP_LOG,
+            )
+            table.vacuum(dry_run=False, full=True, post_commithook_properties=KEEP_LOG)
+        tidy_log(table)
     _give_back_memory()
 
 

@@ -31,7 +31,14 @@ from tallystick.runs.demo import preflight
 from tallystick.runs.result import TABLES
 from tallystick.runs.tables import read_run
 from tallystick.settings import Settings
-from tallystick.streaming import delta_table, newest_rows, table_reader, table_sink, tables
+from tallystick.streaming import (
+    delta_table,
+    newest_rows,
+    table_checksums,
+    table_reader,
+    table_sink,
+    tables,
+)
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.table_sink import END_BATCH, TableSink
 from tallystick.streaming.table_upkeep import Retention, keep_up
@@ -340,6 +347,55 @@ def test_upkeep_keeps_the_rows_and_few_files(tmp_path, monkeypatch):
     assert {f"c{n}" for n in range(4, 16)} == {
         cut.collection_id for cut in table_reader.read_cuts(tmp_path)
     }
+
+
+def tidied(directory, number):
+    """The log of the findings, without the commits that a checkpoint has: they are old."""
+    table = directory / "findings"
+    DeltaTable(table).create_checkpoint()
+    for path in (table / "_delta_log").iterdir():
+        os.utime(path, (time.time() - 3600, time.time() - 3600))
+    keep_up(directory, "upkeep", number, Retention(30, 30))
+    return sorted(path.name for path in table.glob("_delta_log/*.json"))
+
+
+def test_upkeep_keeps_few_commits(tmp_path):
+    """Each commit lists all that are there."""
+    sink = TableSink(tmp_path, "run")
+    for number in range(20):
+        sink.write(number, findings=[replace(FINDING, at=str(number))])
+    assert len(tidied(tmp_path, 20)) < 5
+    assert 20 == len(table_reader.read_findings(tmp_path))
+
+
+def test_a_writer_goes_on_when_the_log_is_gone_that_it_knows(tmp_path):
+    """Another run has written and tidied the table since."""
+    sink, other = TableSink(tmp_path, "run"), TableSink(tmp_path, "other")
+    sink.write(0, findings=[FINDING])
+    for number in range(5):
+        other.write(number, findings=[replace(FINDING, at=str(number))])
+    assert f"{1:020d}.json" not in tidied(tmp_path, 5)
+    sink.write(0, findings=[replace(FINDING, at="written before")])
+    sink.write(1, findings=[replace(FINDING, at="next")])
+    sink.compare()
+    assert {FINDING.at, *"01234", "next"} == {f.at for f in table_reader.read_findings(tmp_path)}
+
+
+def test_a_reader_reads_while_the_log_is_tidied(tmp_path, monkeypatch):
+    """It has read which commits there are, and they are in a checkpoint when it looks at them."""
+    sink = TableSink(tmp_path, "run")
+    for number in range(5):
+        sink.write(number, findings=[replace(FINDING, at=str(number))])
+    known = table_checksums._known
+
+    def read_before(table):
+        monkeypatch.setattr(table_checksums, "_known", known)
+        names = known(table)
+        tidied(tmp_path, 5)
+        return names
+
+    monkeypatch.setattr(table_checksums, "_known", read_before)
+    assert 5 == len(table_reader.read_findings(tmp_path))
 
 
 def test_a_job_killed_at_any_moment_writes_each_micro_batch_once(tmp_path):
