@@ -18,7 +18,7 @@ from pathlib import Path
 from tallystick.coordinates.results import Outcome
 from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
-from tallystick.streaming.arrow_memory import use_system_allocator
+from tallystick.streaming.driver_memory import keep_little
 
 SETTINGS = "settings.json"
 """In the directory: more of the job's settings."""
@@ -26,7 +26,7 @@ SETTINGS = "settings.json"
 
 def run_auditor(servers: str, directory: Path, available_now: bool, executors: int) -> None:
     """The job; one line a micro-batch, then one with the memory at the end."""
-    use_system_allocator()
+    keep_little()
     from tallystick.streaming.runner import JobSettings, run_job, stopping_on_signals
     from tallystick.streaming.session import SessionSettings
     from tallystick.streaming.table_upkeep import Retention

@@ -101,9 +101,9 @@ def audit(
     require_stream("tallystick audit")
     if serve:
         require_page("tallystick audit --serve")
-    from tallystick.streaming.arrow_memory import use_system_allocator
+    from tallystick.streaming.driver_memory import keep_little
 
-    use_system_allocator()
+    keep_little()
     from tallystick.runs.audit import Audit
 
     requests = requested(output, json)
