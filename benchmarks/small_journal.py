@@ -12,8 +12,10 @@ from tallystick.coordinates.events.journal import (
     RecordType,
     Stream,
 )
+from tallystick.coordinates.values.innodb import advance_lsn
 
 FILE = "binlog.000001"
+LSN = 19_000_000
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 
@@ -59,7 +61,7 @@ def journal(
             "LOCAL": {"gtid_executed": ",".join(filter(None, (before, own))),
                       "binary_log_file": FILE, "binary_log_position": position},
             "REPLICATION": {"channels": []},
-            "STORAGE_ENGINES": {"InnoDB": {"LSN": 19_000_000 + gno, "LSN_checkpoint": 19_000_000}},
+            "STORAGE_ENGINES": {"InnoDB": {"LSN": advance_lsn(LSN, gno), "LSN_checkpoint": LSN}},
         }  # fmt: skip
         body = {
             "collection_id": f"{instance_id}-{gno}",

@@ -105,8 +105,6 @@ def test_a_row_that_claims_too_much_is_found_each_time(before):
     """What the latency is measured by; without the claim there is nothing to be found."""
     for ahead in (0, 1):
         audit = InstanceAudit("a")
-        for number, block in enumerate(journal("a", 5, START_US, before=before, ahead=ahead), 1):
-            found = [(one.rule, one.collection_id) for one in audit.absorb(block).findings]
-            expected = {("executed_within_logged", f"a-{number}")} if ahead else set()
-            assert expected == {one for one in found if one[0] == "executed_within_logged"}
-            assert bool(found) is bool(ahead)
+        for number, block in enumerate(journal("a", 600, START_US, before=before, ahead=ahead), 1):
+            found = {(one.rule, one.collection_id) for one in audit.absorb(block).findings}
+            assert found == ({("executed_within_logged", f"a-{number}")} if ahead else set())
