@@ -1838,6 +1838,17 @@ class TestRelayMirrorsSource:
             lacks = GtidSet.parse(f"{A}:2-4") - GtidSet.parse(has)
             assert [f.witness for f in output.findings] == [str(lacks)], second
 
+    @pytest.mark.parametrize("is_shown_first", [True, False])
+    def test_what_the_start_kept_need_not_come_again(self, is_shown_first):
+        """No row had shown it yet, but one after the start does: the source was asked for more."""
+        source, replica = fleet_of_two(groups=4)
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"))
+        replica.boot()
+        if is_shown_first:
+            replica.status(f"{A}:1-2", replica.says(source))
+        replica.receive(source, (3, f"{A}:3"), (4, f"{A}:4"))
+        assert names(self.row(source, replica, f"{A}:1-4")) == []
+
     def test_without_retrieved_sets_what_was_given_up_is_undecided(self):
         """It may be in another relay log."""
         source, replica = fleet_of_two()

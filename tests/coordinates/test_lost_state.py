@@ -8,13 +8,16 @@ import pytest
 
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance import AuditOutput, InstanceAudit
 from tallystick.coordinates.events.journal import Block
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tallystick.coordinates.results import Finding, ObservationCode, Verdict
+from tallystick.coordinates.results import Finding, ObservationCode, Outcome, Verdict
 from tallystick.coordinates.state_codec import encode, split
 from tallystick.coordinates.values.errors import StateError
 from tallystick.producers.simulator.assemble import simulate
+from tests.support.fleet_journals import A, C, fleet_of_two, names
+from tests.support.fleet_journals import Journal as FleetJournal
 from tests.support.journals import UUID_A, Journal
 
 LOSSES = 3
@@ -140,3 +143,23 @@ def test_where_the_journal_goes_on_is_decided_by_the_next_block():
     output = audit.absorb(later)
     assert [] == output.observations
     assert block.next_sequence == audit.next_sequence
+
+
+@pytest.mark.parametrize("who", ["s", "r", "x"])
+def test_only_what_is_compared_with_an_instance_that_begins_anew_is_undecided(who):
+    """The replica's row waits for its source's journal; a third instance has no part in it."""
+    source, replica = fleet_of_two(has_row=False)
+    other = FleetJournal(source.clock, "x", C, 3)
+    other.boot()
+    replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
+    replica.status(f"{A}:1:3", replica.says(source, f"{A}:1:3"))
+    journals = {"s": source, "r": replica, "x": other}
+    fleet = FleetAudit()
+    for journal in journals.values():
+        fleet.absorb(journal.fleet_events)
+    said = fleet.absorb([journals[who].fleet_event(FleetEventKind.BEGUN_ANEW)])
+    waited = {one.check.outcome for one in said.checks if one.check.rule == "relay_mirrors_source"}
+    assert waited == (set() if who == "x" else {Outcome.UNDECIDED})
+    source.status(f"{A}:1-3")
+    output = fleet.absorb(source.fleet_events[-1:])
+    assert names(output) + names(fleet.finish()) == ["relay_mirrors_source"] * (who == "x")

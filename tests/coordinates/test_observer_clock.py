@@ -18,7 +18,8 @@ from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support import rule_cases_of_channels  # noqa: F401 - registers its cases
 from tests.support.fleet_journals import A, B, Clock, Journal, fleet_of_two, names
 from tests.support.fleet_journals import audit as audit_fleet
-from tests.support.journals import audit
+from tests.support.journals import UUID_A, Gtids, audit
+from tests.support.journals import Journal as InstanceJournal
 from tests.support.rule_cases import CASES
 
 SECOND_US = 1_000_000
@@ -161,6 +162,36 @@ def test_a_row_is_not_read_after_what_a_clock_behind_shows(asked_later_us, is_re
         row["received_at"] = row["requested_at"]
     row["requested_at"] += asked_later_us
     assert audit(journal).broken == ["info_write_steps_complete"] * is_broken
+
+
+@pytest.mark.parametrize("clock", ["is right", "stands still", "is set ahead"])
+@pytest.mark.parametrize("is_asked_after", [False, True])
+def test_what_was_read_before_a_reset_is_not_held_against_the_row_after_it(clock, is_asked_after):
+    """Without a clock to rely on, it may always have been read before.
+
+    Who asks is 2 ms ahead, so by that clock alone the request came after the RESET.
+    """
+    journal = InstanceJournal("a", UUID_A, 1).begin().groups(3)
+    first = journal.row()
+    first["requested_at"] = first["received_at"] = first["ts"]
+    journal.wait(1)
+    asked_at = journal.ts
+    journal.record("binlog_reset")
+    journal.executed, journal.used = Gtids(), Gtids()
+    journal.binlog.open(1, "")
+    if is_asked_after:
+        asked_at = journal.ts
+    row = journal.row(gtid_purged=f"{UUID_A}:1-2")
+    row["requested_at"], row["received_at"] = asked_at + 2_000, asked_at
+    if clock == "stands still":
+        for record in journal.records[journal.records.index(first) + 1 :]:
+            record["ts"] = row["received_at"] = first["ts"]
+    if clock == "is set ahead":
+        row["received_at"] += HOUR_US * is_asked_after
+        for record in journal.records[-2:]:
+            record["ts"] += HOUR_US
+    is_found = clock == "is right" and is_asked_after
+    assert audit(journal).broken == ["purged_within_executed"] * is_found
 
 
 def test_a_clock_that_is_ahead_hides_nothing_of_its_own_instance():

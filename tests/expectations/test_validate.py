@@ -278,6 +278,17 @@ def test_data_docs_keep_the_last_runs_and_repeat_none(tmp_path):
     assert "c-000006" in index.read_text("utf-8")
 
 
+@pytest.mark.parametrize("names", [("c 1", "c.1", "c/1", "c_1", "cé1"), ("c" * 299, "c" * 300)])
+def test_collections_whose_names_no_directory_can_have_are_runs_of_their_own(tmp_path, names):
+    """None replaces the results of another one, and a repeat has the directory of the first."""
+    validator = CollectionValidator(tmp_path, keep_runs=len(names))
+    for name in (*names, names[0]):
+        validator.validate([replace(instance_cut(1), collection_id=name)])
+    validator.build_data_docs()
+    assert len(list((tmp_path / "results" / "tallystick_cuts").iterdir())) == len(names)
+    assert len(list((tmp_path / "site" / "validations").rglob("*.html"))) == len(names)
+
+
 def test_nothing_is_written_to_the_standard_streams(tmp_path, capfd):
     """No progress bars, no notices: results are values."""
     validator = CollectionValidator(tmp_path)
