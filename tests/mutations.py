@@ -68,6 +68,7 @@ TESTS = {
     " tests/coordinates/test_packed_events.py tests/coordinates/test_wrong_clocks.py"
     " tests/coordinates/test_lagging_replicas.py tests/coordinates/test_incidents.py",
     "expectations": "tests/expectations",
+    "expectations/metrics": "tests/expectations",
     "producers/simulator/backup": f"{_RECORDED} tests/producers -k 'backup or online or"
     " point_in_time or scenario' --ignore tests/producers/test_faults.py",
     "producers/simulator/clone": f"{_RECORDED} tests/producers/test_clone.py",
@@ -79,11 +80,15 @@ TESTS = {
     " tests/producers/test_backup_locks.py tests/producers/test_gtid_persistence.py"
     " tests/producers/test_clone.py",
     "producers/simulator/kernel": f"{_SIMULATOR} tests/producers/test_kernel.py",
+    "streaming": "tests/streaming",
 }
 """Mutated folders, and the tests nearest to each. Faults, negatives and scenarios are themselves
 material of tests: they are not mutated."""
 
-WIDE = f"{_RECORDED} tests/coordinates tests/real_journals tests/producers tests/expectations"
+WIDE = (
+    f"{_RECORDED} tests/coordinates tests/real_journals tests/producers tests/expectations"
+    " tests/streaming"
+)
 """What a mutation must survive too before it counts as a survivor."""
 
 
