@@ -156,10 +156,7 @@ def _relay_doubt(
         return Undecided(RELAY_OF_OTHER_NAME, **names)
     if relay.end < 0 or relay.offsets_doubtful:
         return Undecided(RELAY_MISSED)
-    end = (flushed.file_number, flushed.position)
-    is_known = (
-        flushed == before or end > (relay.file_number, relay.end) or relay.window.covers(*end)
-    )
+    is_known = flushed == before or relay.window.covers(flushed.file_number, flushed.position)
     return None if is_known else Undecided(NOT_REMEMBERED)
 
 

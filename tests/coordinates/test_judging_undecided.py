@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.coordinates.audit.collection_checks import is_optional
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
+from tallystick.coordinates.logs.event_window import EventWindow
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.rules.logged_groups import head_is_purged
@@ -16,7 +17,16 @@ from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import RULES
 from tallystick.coordinates.values.binlog import WRAP
 from tallystick.coordinates.values.gtid import GtidSet
-from tests.support.journals import UUID_A, UUID_B, UUID_C, Gtids, Journal, Record, audit
+from tests.support.journals import (
+    ARTIFICIAL,
+    UUID_A,
+    UUID_B,
+    UUID_C,
+    Gtids,
+    Journal,
+    Record,
+    audit,
+)
 from tests.support.rule_cases import CASES as RULE_CASES
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import master_info, store
@@ -265,6 +275,39 @@ def test_missing_evidence_is_undecided_with_its_reason(name: str):
     result = audit(build())
     assert rule not in result.broken
     assert reason in result.undecided(scope)[rule]
+
+
+@pytest.mark.parametrize(
+    ("file", "where", "beyond", "expected"),
+    [
+        (1, "start", 0, "holds"),
+        (1, "start", 1, "older than the events remembered"),
+        (1, "end", 0, "older than the events remembered"),
+        (2, "start", 0, "holds"),
+        (2, "end", -1, "broken"),
+        (2, "end", 0, "holds"),
+        (2, "end", 1, "broken"),
+        (3, "start", 0, "broken"),
+    ],
+)
+def test_of_a_long_relay_log_the_last_events_are_remembered(file, where, beyond, expected):
+    """And that each of its files begins at 4: that is no accusation, whatever else is forgotten."""
+    rule = "relay_position_on_written_boundary"
+    journal, relay, more = replica()
+    end = relay.coordinates[1]
+    relay.rotate()
+    relay.connect()
+    for _ in range(EventWindow().limit):
+        relay.event("ROTATE", 46, log_pos=0, flags=ARTIFICIAL, next_file="binlog.000001")
+    apply(journal, relay, more[0])
+    if file == 2:
+        end = relay.coordinates[1]
+    relay.flushed = f"{relay.base_name}.{file:06d}", (end if where == "end" else 4) + beyond
+    journal.row()
+    journal.wait(1).record("heartbeat")
+    result = audit(journal)
+    found = "broken" if rule in result.broken else result.undecided("channel").get(rule, "holds")
+    assert expected in found
 
 
 def test_commit_lag_over_a_default_bound_is_undecided():

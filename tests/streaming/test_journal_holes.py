@@ -23,6 +23,7 @@ GONE = "topic 'j', partition 1: expected offset {}, and the partition is gone"
         (5, 9, Read(6, 3), FOUND.format(5, 6)),  # retention passed one
         (5, 9, None, FOUND.format(5, 9)),  # and all
         (5, 9, Read(5, 3), FOUND.format(5, 5)),  # one in between
+        (5, 9, Read(6, 4), FOUND.format(5, 6)),  # as many, of which one is beyond the plan
         (5, 2, None, FOUND.format(5, 2)),  # made anew
         (None, 4, Read(1, 3), FOUND.format(0, 1)),
         (5, None, None, GONE.format(5)),
