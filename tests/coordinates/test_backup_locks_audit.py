@@ -206,3 +206,17 @@ def test_what_was_executed_before_the_lock_is_not_held_too_early(is_known: bool)
     backups.image(journal, channels=[{"channel": "", **at}])
     rules = [finding.rule for finding in audit(journal).findings]
     assert rules == ([] if is_known else ["backup_replica_coordinates_match_data"])
+
+
+@pytest.mark.parametrize(
+    ("locks", "is_found"),
+    [
+        (("tables", "binlog"), False),
+        (("tables", "binlog", "tables"), False),  # LOCK TABLES FOR BACKUP again does nothing
+        (("binlog", "instance"), False),
+        (("binlog", "tables"), True),
+    ],
+)
+def test_only_a_table_lock_that_is_taken_under_the_binlog_lock_is_out_of_order(locks, is_found):
+    found = [one.case for one in audit(backups.lock(source(), *locks)).findings]
+    assert found == ["table_lock_second"] * is_found
