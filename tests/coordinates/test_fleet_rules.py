@@ -737,6 +737,25 @@ class TestSourceCoordinateValid:
         if not is_valid:
             assert output.findings[0].witness == f"s-bin.000001:{position}"
 
+    @pytest.mark.parametrize("is_whole", [True, False])
+    def test_the_last_group_of_the_log_is_one_once_its_end_is_logged(self, is_whole):
+        """What follows later does not matter: until then it may have been a ROTATE or a STOP."""
+        source, replica = fleet_of_two(groups=2)
+        if is_whole:
+            source.log(f"{A}:3")
+        else:
+            source.event(EVENT_LENGTH)
+        fields = {
+            "exec_source_log_file": "s-bin.000001",
+            "exec_source_log_pos": end_of(2) + EVENT_LENGTH,
+        }
+        replica.status(f"{A}:1-2", replica.says(source, f"{A}:1-2", **fields))
+        source.status(f"{A}:1-{3 if is_whole else 2}")
+        source.time()
+        source.log(f"{A}:{4 if is_whole else 3}")
+        source.status(f"{A}:1-{4 if is_whole else 3}")
+        assert names(audit(source, replica)) == ["source_coordinate_valid"] * is_whole
+
     @pytest.mark.parametrize("name", ["source_coordinate_valid", "applied_relay_gtids_executed"])
     @pytest.mark.parametrize("is_earlier", [True, False])
     def test_what_is_executed_of_an_earlier_source_is_not_held_against_this_one(

@@ -161,6 +161,15 @@ def test_an_old_observation_leaves_a_long_run_undecided(tmp_path):
     assert any("1 observations leave" in text for text in document_of(made)["undecided"])
 
 
+def test_an_hour_with_one_undecided_row_is_named(tmp_path):
+    """Though no other of its rows is, and none that is in detail."""
+    sink = write(tmp_path, 10)
+    for number in (70, 80):
+        sink.write(number, **rows(number))
+    made = read(tmp_path, collections=1)
+    assert "rows or collections of 1 hours are undecided" in document_of(made)["undecided"]
+
+
 def test_details_that_were_removed_stay_counted(tmp_path, monkeypatch):
     """Rows older than their retention are in the sums."""
     monkeypatch.setattr(table_sink, "UPKEEP_BATCHES", 2)

@@ -183,6 +183,16 @@ def test_the_verdict_holds_since_its_first_evidence():
     assert result([]).since is None
 
 
+def test_of_the_newest_collection_is_what_names_it_or_came_since_the_one_before():
+    """What names one before is over."""
+    of_older = doubt(JOURNAL_NOT_READ, collection_id="c", ts=4)
+    of_newest = doubt(JOURNAL_NOT_READ, collection_id="d", ts=4)
+    before, since = doubt(JOURNAL_NOT_READ, ts=5), doubt(JOURNAL_NOT_READ, ts=6)
+    made = result([cut("c", 5), cut("d", 9)])
+    made = replace(made, observations=[of_older, of_newest, before, since])
+    assert [of_newest, since] == made.newest_observations
+
+
 def test_collections_come_in_the_order_of_time():
     """By when they were, whatever they are called."""
     made = result([cut("z", 1), cut("a", 5), cut("z", 2, "b")])
