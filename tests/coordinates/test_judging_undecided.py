@@ -327,6 +327,29 @@ def test_without_position_or_set_a_row_is_not_consistent():
         assert ["UNDECIDED"] == audit(with_row(change)()).verdicts
 
 
+def test_a_channel_is_consistent_by_what_holds_and_undecided_by_nothing():
+    """Its row has no check that it must have, but some of its checks must have been decided."""
+    journal, _, _ = replica()
+    row = journal.row()
+    verdicts = []
+    for file in (row["row"]["REPLICATION"]["channels"][0]["relay_log_file"], ""):
+        row["row"]["REPLICATION"]["channels"][0]["relay_log_file"] = file
+        alone = [one for one in journal.records if one["kind"] not in ("relay", "channel")]
+        verdicts.append(audit(alone).cuts[-1].verdict)
+    assert verdicts == ["CONSISTENT", "UNDECIDED"]
+
+
+def test_a_row_of_which_nothing_is_undecided_is_consistent():
+    """As where whoever runs the audit wants none of the rules that are."""
+    journal, _, _ = replica()
+    journal.row(replica_status=journal.replica_status())
+    first = audit(journal)
+    unwanted = {check.rule for cut in first.cuts for check in cut.undecided}
+    again = audit(journal, disabled=frozenset(unwanted))
+    assert [check for cut in again.cuts for check in cut.undecided] == []
+    assert ["CONSISTENT", "CONSISTENT"] == [cut.verdict for cut in again.cuts]
+
+
 @pytest.mark.parametrize(
     ("known", "has_log", "verdict"),
     [
