@@ -133,6 +133,17 @@ def test_keys_and_headers_that_disagree_are_refused(encode):
     decode_block(data, headers=[*block_headers(block), ("traceparent", b"x")])
 
 
+def test_epoch_and_sequence_numbers_go_up_to_the_last_of_64_bits(encode):
+    """And a block whose records would be numbered beyond it is refused."""
+    last = 2**63 - 1
+    block = dataclasses.replace(make_block(), epoch=last)
+    block = dataclasses.replace(block, first_sequence=last - len(block))
+    assert same(block, decode_block(encode(block), headers=block_headers(block)))
+    beyond = dataclasses.replace(block, first_sequence=block.first_sequence + 1)
+    with pytest.raises(BlockError, match=f"sequence numbers end at {last}"):
+        decode_block(encode(beyond))
+
+
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 
 

@@ -195,8 +195,11 @@ def _steps(kind: str, *steps: Record, **of_all: Any) -> tuple[Record, ...]:
 def _entered(limit: str) -> Dropped:
     return Dropped(
         limit,
-        _steps("collection", {"session": 7}, {"session": 8}, step="enter", collection_id="c"),
-        _steps("collection", {"step": "error"}, {"step": "leave"}, session=7, collection_id="c"),
+        (
+            *_steps("collection", {"session": 7}, {"session": 8}, step="enter", collection_id="c"),
+            *_steps("collection", {"step": "error"}, session=7, collection_id="c"),
+        ),
+        _steps("collection", {"step": "leave"}, session=7, collection_id="c"),
     )
 
 
