@@ -43,6 +43,7 @@ _RULES = (
     f"{_RECORDED} tests/coordinates/test_judging_rules.py"
     " tests/coordinates/test_judging_undecided.py"
     " tests/coordinates/test_fleet_rules.py tests/coordinates/test_recovery_rules.py"
+    " tests/coordinates/test_row_checks.py tests/coordinates/test_limits.py"
     " tests/coordinates/test_rules_on_cuts.py tests/coordinates/test_registry.py"
 )
 _SIMULATOR = (
