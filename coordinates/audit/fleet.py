@@ -470,6 +470,7 @@ class FleetAudit:
                 origins.origins_in(found.shown_by, sid, gno, found.ts),
                 origins.origins_in(other, sid, gno, found.ts),
                 found.is_hidden,
+                found.is_lost,
             )
             answer = judge(claims)
             subject = Subject(found.shown_by, None, found.at)

@@ -13,7 +13,7 @@ from tallystick.coordinates.audit.fleet_event_order import OF_LOGS
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance_timeline import HEARTBEATS_MAX, InstanceTimeline
 from tallystick.coordinates.audit.journal_position import JournalPosition
-from tallystick.coordinates.audit.origins import OriginColumns, Origins
+from tallystick.coordinates.audit.origins import BINLOG, OriginColumns, Origins
 from tallystick.coordinates.audit.packed_events import BinlogGroups
 from tallystick.coordinates.audit.replica import (
     BEGINS,
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.observer_clock import ObserverClock
 
-BINLOG = "binlog"
 BESIDE_THE_LOGS = frozenset(
     {
         FleetEventKind.BACKUP,
@@ -281,8 +280,8 @@ class FleetEventReader:
     def _file_ended(self, event: FleetEvent, member: Member) -> None:
         lost = member.timeline.end_file(event.body, event.ts)
         if lost:
-            log = (BINLOG, member.timeline.lineage)
-            self.origins.take_back(event.instance_id, log, lost, self._last_known(event))
+            log, shown = (BINLOG, member.timeline.lineage), member.replica.shown
+            self.origins.take_back(event.instance_id, log, lost, shown, self._last_known(event))
 
     def _lineage_began(self, event: FleetEvent, member: Member) -> None:
         is_reset = event.body["reason"] == "reset"

@@ -42,6 +42,9 @@ IntArray = npt.NDArray[np.int64]
 ORIGINS_MAX = 2**18
 """GTIDs whose origin is remembered in the whole fleet; the lowest numbers are forgotten first."""
 STATES_MAX = 128
+BINLOG = "binlog"
+_LOST = -1
+"""In place of a lineage: what crashes took out of the log of the present one."""
 _NONE = GtidSet.EMPTY
 
 
@@ -80,7 +83,8 @@ class OriginColumns(NamedTuple):
 class Contradiction(NamedTuple):
     """Two instances that claim different origins of `gtids` since `ts`.
 
-    With `is_hidden` one of them has a change under these, and the other an empty group.
+    With `is_hidden` one of them has a change under these, and the other an empty group. With
+    `is_lost` an instance has given out again what a crash took out of its binary log.
     """
 
     ts: int
@@ -90,6 +94,7 @@ class Contradiction(NamedTuple):
     at: JournalPosition
     shown_by: str
     is_hidden: bool
+    is_lost: bool = False
 
 
 class Uncompared(NamedTuple):
@@ -210,6 +215,15 @@ class _Log:
         self.odd = {n: GrowingGtidSet(odd.freeze() - gtids) for n, odd in self.odd.items()}
         self.empty = {n: GrowingGtidSet(empty.freeze() - gtids) for n, empty in self.empty.items()}
 
+    def keep(self, claims: Claims, gtids: GtidSet) -> None:
+        """Claim those of some GTIDs that another log has claimed."""
+        for layer, claimed, empty in claims:
+            kept = claimed & gtids
+            self.all.add_set(kept)
+            for of_layer, part in ((self.odd if layer else {}, kept), (self.empty, kept & empty)):
+                if part:
+                    of_layer.setdefault(layer, GrowingGtidSet()).add_set(part)
+
     def claims(self) -> Claims:
         odd = [self._claim(layer, gtids.freeze()) for layer, gtids in sorted(self.odd.items())]
         first = self.all.freeze()
@@ -225,6 +239,7 @@ class _State(NamedTuple):
     """Claims of all logs of an instance from `ts` on.
 
     ``otherwise``: what they claim otherwise than a log whose origins are forgotten, by whole runs.
+    ``lost``: what a crash took out of its binary log though a row had shown it as executed.
     """
 
     ts: int
@@ -232,6 +247,7 @@ class _State(NamedTuple):
     lineage: int
     logs: tuple[Claims, ...]
     otherwise: GtidSet
+    lost: Claims = ()
 
 
 @dataclass(slots=True, eq=False)
@@ -239,6 +255,8 @@ class InstanceOrigins:
     """What the logs of one instance claim."""
 
     logs: dict[tuple[str, int], _Log] = field(default_factory=dict)
+    lost: _Log = field(default_factory=_Log)
+    """What crashes took out of its binary log though a row had shown it as executed."""
     states: list[_State] = field(default_factory=list)
     lineage: int = 0
     known_ts: int = -1
@@ -256,7 +274,8 @@ class InstanceOrigins:
         logs = tuple(log.claims() for log in self.logs.values())
         # A row that had to wait for its position comes with the time at which it was read.
         ts = max(ts, self.states[-1].ts) if self.states else ts
-        self.states.append(_State(ts, at, self.lineage, logs, self._otherwise()))
+        lost = self.lost.claims()
+        self.states.append(_State(ts, at, self.lineage, logs, self._otherwise(), lost))
         if len(self.states) > STATES_MAX:
             dropped = STATES_MAX // 4
             self.has_forgotten_odd |= _are_odd(self.states[:dropped])
@@ -268,7 +287,8 @@ class InstanceOrigins:
         last = self.states[-1].logs if self.states else ()
         kept = tuple(_common(log.claims(), last) for log in self.logs.values())
         ts = max(ts, self.states[-1].ts) if self.states else ts
-        self.states.append(_State(ts, None, self.lineage, kept, self._otherwise()))
+        lost = self.lost.claims()
+        self.states.append(_State(ts, None, self.lineage, kept, self._otherwise(), lost))
 
     def state_at(self, ts: int) -> _State | None:
         """The claims that count at a time."""
@@ -277,11 +297,11 @@ class InstanceOrigins:
 
     def claimed(self, since_ts: int) -> Iterator[GtidSet]:
         """What its logs claim, and have claimed since a time."""
-        for log in self.logs.values():
+        for log in (self.lost, *self.logs.values()):
             yield log.all.freeze()
         first = bisect_right(self.states, since_ts, key=lambda state: state.ts) - 1
         for state in self.states[max(first, 0) :]:
-            yield from (claim.gtids for claims in state.logs for claim in claims)
+            yield from (claim.gtids for claims in (*state.logs, state.lost) for claim in claims)
 
     @property
     def is_odd(self) -> bool:
@@ -462,16 +482,21 @@ class Origins:
         """The logs of one stream of the instance (all of them for None) begin anew."""
         instance = self.instance(instance_id)
         ended = [key for key in instance.logs if stream is None or key[0] == stream]
+        if stream in (None, BINLOG):
+            instance.lost = _Log()
         for key in ended:
             del instance.logs[key]
         if ended:
             instance.go_on(ts)
 
-    def take_back(self, instance_id: str, log: tuple[str, int], gtids: GtidSet, ts: int) -> None:
-        """A crash took groups out of a log: their numbers may be given to others."""
+    def take_back(
+        self, instance_id: str, log: tuple[str, int], gtids: GtidSet, shown: GtidSet, ts: int
+    ) -> None:
+        """A crash took groups out of a log: the numbers of those not `shown` may name others."""
         instance = self.instance(instance_id)
         holder = instance.logs.get(log)
         if holder is not None:
+            instance.lost.keep(holder.claims(), gtids & shown)
             holder.take_back(gtids)
             instance.go_on(ts)
 
@@ -521,13 +546,16 @@ class Origins:
                     if state is not None and state.ts == ts < other.forgotten_ts:
                         self._leave_uncompared(late, state, other)
                 continue
-            gtids = _differing(a.logs, b.logs)
-            hidden, both_empty = _without_change(a.logs, b.logs, gtids)
             shown = (second, b) if b.ts == ts and b.at is not None else (first, a)
-            for is_hidden, part in ((False, gtids - hidden - both_empty), (True, hidden)):
-                for sid in part.sids():
-                    key = first, second, sid, a.lineage, b.lineage, is_hidden
-                    if key in self.reported or shown[1].at is None:
+            if shown[1].at is None:
+                continue
+            sides = [(b.logs, b.lineage)]
+            if first == second and a.lost:
+                sides.append(((a.lost,), _LOST))
+            for theirs, lineage in sides:
+                for is_hidden, part in _contradicting(a.logs, theirs):
+                    key = first, second, part.sids()[0], a.lineage, lineage, is_hidden
+                    if key in self.reported:
                         continue
                     self.reported.add(key)
                     found.append(
@@ -535,10 +563,11 @@ class Origins:
                             ts,
                             first,
                             second,
-                            part.restrict(sid),
+                            part,
                             shown[1].at,
                             shown[0],
                             is_hidden,
+                            is_lost=lineage == _LOST,
                         )
                     )
         return found
@@ -581,7 +610,7 @@ class Origins:
         wanted = np.array([gno], dtype=np.int64)
         layers = {
             layer
-            for claims in (state.logs if state is not None else ())
+            for claims in ((*state.logs, state.lost) if state is not None else ())
             for layer, gtids, _ in claims
             if gtids.contains_gnos(sid, wanted)[0]
         }
@@ -594,7 +623,7 @@ _min, _all, _any = np.minimum.reduce, np.logical_and.reduce, np.logical_or.reduc
 
 
 def _are_odd(states: Iterable[_State]) -> bool:
-    return any(len(claims) > 1 for state in states for claims in state.logs)
+    return any(len(claims) > 1 for state in states for claims in (*state.logs, state.lost))
 
 
 def _distinct(groups: OriginColumns) -> list[OriginColumns]:
@@ -631,6 +660,17 @@ def _differing(first: tuple[Claims, ...], second: tuple[Claims, ...]) -> GtidSet
             if layer != other:
                 result = result | (gtids & theirs)
     return result
+
+
+def _contradicting(
+    first: tuple[Claims, ...], second: tuple[Claims, ...]
+) -> Iterator[tuple[bool, GtidSet]]:
+    """What two sides claim differently, by UUID; True: one of them has no change under it."""
+    gtids = _differing(first, second)
+    hidden, both_empty = _without_change(first, second, gtids)
+    for is_hidden, part in ((False, gtids - hidden - both_empty), (True, hidden)):
+        for sid in part.sids():
+            yield is_hidden, part.restrict(sid)
 
 
 def _without_change(

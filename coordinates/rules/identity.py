@@ -212,6 +212,7 @@ class Claims(NamedTuple):
         sid, gno: The first of them, which the origins are of.
         mine, theirs: The origins that the logs of either give.
         is_hidden: Whether one of the two has a change under them, and the other an empty group.
+        is_lost: Whether one of the two was taken out of the instance's binary log by a crash.
     """
 
     instance_id: str
@@ -222,6 +223,7 @@ class Claims(NamedTuple):
     mine: list[Origin]
     theirs: list[Origin]
     is_hidden: bool = False
+    is_lost: bool = False
 
 
 @rule(
@@ -233,7 +235,8 @@ class Claims(NamedTuple):
     heals="data",
     claim=(
         "All logs of the fleet that hold a GTID agree on the server_id and the commit time of"
-        " its origin, or have no change under it."
+        " its origin, or have no change under it; so does a binary log over a crash that took a"
+        " group out of it which a row had shown as executed."
     ),
     why=(
         "Both are written once, by the server where the transaction was first committed, and"
@@ -273,6 +276,21 @@ class Claims(NamedTuple):
             "one origin",
             "every log that holds it",
         ),
+        "given_out_again": Case(
+            "{gtids:gtids} {gtids:was a transaction|were transactions} that a row of instance"
+            " {instance} showed as executed; a crash has taken {gtids:it|them} out of its binary"
+            " log, which holds {gtids:another|others} under {gtids:this GTID|these GTIDs} since.",
+            "{mine:origins}",
+            "binary log of instance {instance} before and after the crash, {gtid}",
+            "one origin",
+            "every log that holds it",
+            remedy=(
+                "Look for the lost transactions on replicas, in copies of the binary log and in"
+                " backups, and make their changes again under new GTIDs. Rebuild every replica"
+                " that has executed them: it leaves out the others. Set sync_binlog=1 and"
+                " innodb_flush_log_at_trx_commit=1."
+            ),
+        ),
         "hidden_by_empty_group": Case(
             "{gtids:gtids} {gtids:is a change|are changes} in the logs of one of the instances"
             " {instance} and {other}, and {gtids:an empty transaction|empty transactions} in those"
@@ -304,10 +322,13 @@ def gtid_origin_agreement(claims: Claims) -> Answer:
     case = "hidden_in_own_logs" if is_one else "hidden_by_empty_group"
     if not claims.is_hidden:
         case = "one_instance" if is_one else "two_instances"
+    where = "in its own logs"
+    if claims.is_lost:
+        case, where = "given_out_again", "before and after a crash"
     return Broken(
         case,
         witness=claims.gtids,
-        at=f"{gtid} in its own logs" if is_one else f"{gtid} against {claims.other}",
+        at=f"{gtid} {where}" if is_one else f"{gtid} against {claims.other}",
         gtids=claims.gtids,
         gtid=gtid,
         source_uuid=claims.sid,

@@ -143,9 +143,9 @@ class TestReceivedWithinSourceLogged:
             assert output.findings[0].collection_id == "c2"
 
     def test_a_number_that_a_crash_freed_is_not_held_against_the_vanished_group(self):
-        """Nobody had received the group; a replica has the next one of its number earlier."""
+        """Nobody had executed the group; a replica has the next one of its number earlier."""
         source, replica = fleet_of_two()
-        source.status(f"{A}:1-3")
+        source.status(f"{A}:1-2")
         replica.status(f"{A}:1-2", replica.says(source, f"{A}:1-2"))
         source.boot()
         source.end_file(end_of(2))
