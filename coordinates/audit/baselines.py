@@ -110,6 +110,9 @@ class Baselines:
     unexplained: GtidSet = GtidSet.EMPTY
     """Reported as executed without receipt."""
     must_recover: GtidSet | None = None
+    doubtful_lsn: tuple[int, str] | None = None
+    """The LSN before a crash that may have taken redo of commits, until the next one; beside it
+    innodb_flush_log_at_trx_commit."""
     unseen_channel_left: bool = False
     """A channel was removed since the previous row whose relay log was not seen completely."""
     log_bin_changed: bool = False
@@ -189,6 +192,7 @@ class Baselines:
         """Clone, restore: everything begins anew."""
         self.begin_binlog_lineage()
         self.numbers = {}
+        self.doubtful_lsn = None
         self.fallen = {}
         self.channels = {}
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
-from tallystick.coordinates.audit.instance_state import RedoSeen, WaitingRow
+from tallystick.coordinates.audit.instance_state import WaitingRow
 from tallystick.coordinates.audit.journal_clock import (
     AHEAD_MAX_US,
     STEP_MAX_US,
@@ -37,6 +37,7 @@ from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.protocol_steps import NOT_ENDED
+from tallystick.coordinates.rules.redo_positions import RedoSeen
 from tallystick.coordinates.state_codec import decode, encode, restore, split
 from tallystick.coordinates.values.errors import JournalError, StateError
 

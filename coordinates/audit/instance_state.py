@@ -18,7 +18,7 @@ from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.events.log_status import Logging, ServerState, read_log_status
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
 from tallystick.coordinates.logs.event_fields import EventFields
-from tallystick.coordinates.logs.redo_log import UNKNOWN, RedoLogReader
+from tallystick.coordinates.logs.redo_log import RedoLogReader
 from tallystick.coordinates.logs.relay_reader import RelayReader
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.backup_images import BackupImages
@@ -37,7 +37,7 @@ from tallystick.coordinates.rules.info_repositories import InfoRepositories
 from tallystick.coordinates.rules.info_write_steps import InfoWriteSteps
 from tallystick.coordinates.rules.online_backup import EngineLockProtocol
 from tallystick.coordinates.rules.online_backup_steps import OnlineBackupSteps
-from tallystick.coordinates.rules.redo_positions import RedoPositions
+from tallystick.coordinates.rules.redo_positions import RedoPositions, RedoSeen
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates
 
@@ -51,25 +51,6 @@ if TYPE_CHECKING:
 
 GOES_ON: Final = {"lost records": "goes on"}
 """Metadata of fields that are kept when records are missing; all others are made anew."""
-
-
-@dataclass(slots=True)
-class RedoSeen:
-    """What the redo log's events showed when a row came; None: nothing.
-
-    ``is_of_row``: whether they are of the row's instant, as neither of the two came early.
-    """
-
-    is_of_row: bool
-    written: int | None
-    flushed: int | None
-    checkpoint: int | None
-
-    @classmethod
-    def of(cls, redo: RedoLogReader, ts: int) -> RedoSeen:
-        """The present state of the log, for a row of a time."""
-        numbers = redo.written, redo.flushed, redo.checkpoint
-        return cls(redo.ts <= ts, *(None if number == UNKNOWN else number for number in numbers))
 
 
 @dataclass(slots=True, eq=False)

@@ -199,8 +199,8 @@ def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChe
     if not checks.is_broken(*_REDO):
         # Another LSN than that of the collection's own step has been found already.
         lsn = audit.collection_steps.lsn_of(checks.collection_id) or state.lsn
-        written = redo.written if redo.is_of_row else None
-        answer = row_at_its_instant(lsn, state.lsn_checkpoint, written, redo.checkpoint)
+        seen = redo if redo.is_of_row else None
+        answer = row_at_its_instant(lsn, state.lsn_checkpoint, seen)
     checks.take(ROW_LSN_AT_ITS_INSTANT, answer)
 
 

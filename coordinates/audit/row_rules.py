@@ -48,6 +48,7 @@ from tallystick.coordinates.rules.commit_lag import (
     commit_lag_is_suffix,
 )
 from tallystick.coordinates.rules.executed_set import (
+    COMMITS_BEHIND_LSN,
     ExecutedEvidence,
     executed_growth_explained,
     executed_monotone,
@@ -64,6 +65,7 @@ from tallystick.coordinates.rules.innodb import (
 )
 from tallystick.coordinates.rules.listed_channels import ListedEvidence
 from tallystick.coordinates.rules.logged_groups import PREVIOUS_GTIDS_CONTINUITY, head_is_purged
+from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.purged_set import (
     PurgedEvidence,
     purged_matches_oldest_file,
@@ -274,12 +276,34 @@ def _accept_redo(row: Row, evidence: RedoEvidence) -> None:
     if evidence.lsn is not None:
         row.binlog.xid_groups = []
         history.redo_was_disabled = row.server.redo_is_disabled
+        _follow_lsn_over_crash(row, evidence.lsn)
         for name, value in numbers.items():
             _note_fall(history.fallen, f"lsn.{name}", value, history.numbers.get(name))
     if not row.checks.is_broken(
         lsn_order, lsn_block_offset, lsn_monotone, checkpoint_age_within_capacity
     ):
         history.numbers.update(numbers)
+
+
+def _follow_lsn_over_crash(row: Row, lsn: int) -> None:
+    doubtful, row.baselines.doubtful_lsn = row.baselines.doubtful_lsn, None
+    if doubtful is not None and lsn < doubtful[0]:
+        before, policy = doubtful
+        doubt = Undecided(COMMITS_BEHIND_LSN, policy=policy, before=before, lsn=lsn)
+        note_commits_in_doubt(row.checks.reporter, doubt)
+
+
+def note_commits_in_doubt(reporter: Reporter, doubt: Undecided) -> None:
+    """Name why InnoDB may lack what the server counts as executed, since a crash."""
+    if recovered_gtids_complete.name not in reporter.disabled:
+        reporter.note(
+            ObservationCode.COMPARISON_UNDECIDED,
+            doubt.reason,
+            at="the start after the crash",
+            rules=(recovered_gtids_complete,),
+            is_undecided=True,
+            **doubt.data,
+        )
 
 
 # Channels

@@ -13,13 +13,16 @@ from tallystick.coordinates.audit.baselines import MasterInfoWrite
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import InstanceState
 from tallystick.coordinates.audit.reporter import Reporter
+from tallystick.coordinates.audit.row_rules import note_commits_in_doubt
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.backup_coordinates import judge_backup
 from tallystick.coordinates.rules.columns import same_family
+from tallystick.coordinates.rules.executed_set import COMMITS_IN_DOUBT, CRASHED_WITHOUT_REDO
 from tallystick.coordinates.rules.info_repositories import stored_source
 from tallystick.coordinates.rules.online_backup import judge_metadata_change
+from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -88,6 +91,9 @@ class ServerRecordReader(InstanceState):
         was_known = self.server.server_uuid is not None or self.has_lost_records
         log_bin, logs_everything = self.server.log_bin, self.server.logs_everything
         self.persistence.may_lose_redo |= was_known and not self.server.commits_are_durable
+        crashed = was_known and self._has_crashed(body)
+        if crashed and body.get("data_lineage") not in ("restored", "cloned"):
+            self._doubt_commits()
         self.server.started(body)
         self.reporter.is_mute = False
         if was_known and self.server.log_bin != log_bin:
@@ -98,7 +104,6 @@ class ServerRecordReader(InstanceState):
         position = None
         if isinstance(recovered, dict) and recovered.get("file"):
             position = (str(recovered["file"]), int(recovered.get("position", 0)))
-        crashed = was_known and self._has_crashed(body)
         if was_known:
             self.learn()
             if not (logs_everything and self.server.logs_everything):
@@ -139,6 +144,21 @@ class ServerRecordReader(InstanceState):
                 "binlog_lineage": self.binlog.lineage,
             },
         )
+
+    def _doubt_commits(self) -> None:
+        """A crash may have taken commits from InnoDB, and no redo event will show whether it did.
+
+        Of groups that a row has shown its LSN and that of the next row tell.
+        """
+        if self.server.redo_is_disabled:
+            note_commits_in_doubt(self.reporter, Undecided(CRASHED_WITHOUT_REDO))
+        elif not self.server.commits_are_durable and not self.redo.has_commits:
+            policy = str(self.server.variables["innodb_flush_log_at_trx_commit"])
+            if self.binlog.xid_groups:
+                doubt = Undecided(COMMITS_IN_DOUBT, policy=policy)
+                note_commits_in_doubt(self.reporter, doubt)
+            elif "LSN" in self.baselines.numbers:
+                self.baselines.doubtful_lsn = self.baselines.numbers["LSN"], policy
 
     def _judge_found(
         self,

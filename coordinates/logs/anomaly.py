@@ -51,6 +51,7 @@ class AnomalyKind(str, Enum):
     REDO_BLOCK_HEADER_DIFFERS = "redo_block_header_differs"
     REDO_OVERWRITTEN = "redo_overwritten"
     REDO_LOST_AT_START = "redo_lost_at_start"
+    COMMITS_LOST_AT_START = "commits_lost_at_start"
     COMMIT_NOT_DURABLE = "commit_not_durable"
 
 

@@ -38,6 +38,8 @@ _RUN_MAX = 1_024
 UNKNOWN = -1
 _DATA_END = BLOCK_LENGTH - BLOCK_TRAILER_LENGTH
 _WRITE, _FLUSH, _CHECKPOINT, _COMMIT = (int(redo_type) for redo_type in RedoType)
+_STRICTER = ("", "2", "1")
+"""innodb_flush_log_at_trx_commit, by what commits wait for: nothing that is judged comes first."""
 _MAY_END_AT_BORDER = (_WRITE, _FLUSH)
 _FLUSHED, _WRITTEN = "flushed", "written to the files"
 _NAMES = {
@@ -57,8 +59,13 @@ class RedoLogReader:
         flushed: Up to where they are synced.
         checkpoint: Where recovery would begin.
         floor: After a start, until the first flush: the redo that must have survived.
+        committed: The highest LSN of a commit since the last start that was durable as it is set.
+        returned: After a crash, until the first write or flush: that of the boot before.
         capacity: What the files hold at most.
         shrinks_to: What they will hold as soon as the redo since the checkpoint is no more.
+        policy: innodb_flush_log_at_trx_commit where commits are judged by it, else "".
+        left_policy: What it was when commits began that may return only now, None: the same.
+        has_written: Whether anything was written since it changed.
         overwritten_at: The checkpoint before which redo was reported as overwritten.
         has_headers: Whether a write since the last start had its block's header.
         has_commits: Whether a commit was seen since the last start.
@@ -71,9 +78,14 @@ class RedoLogReader:
     flushed: int = UNKNOWN
     checkpoint: int = UNKNOWN
     floor: int = UNKNOWN
+    committed: int = UNKNOWN
+    returned: int = UNKNOWN
     capacity: int = UNKNOWN
     shrinks_to: int = UNKNOWN
     overwritten_at: int = UNKNOWN
+    policy: str = ""
+    left_policy: str | None = None
+    has_written: bool = False
     has_headers: bool = False
     has_commits: bool = False
     ts: int = 0
@@ -86,6 +98,7 @@ class RedoLogReader:
     def mark_gap(self) -> None:
         """Another redo log, of files that may have any size: nothing from before bounds it."""
         self.written = self.flushed = self.checkpoint = self.floor = UNKNOWN
+        self.committed = self.returned = UNKNOWN
         self.capacity = self.shrinks_to = self.overwritten_at = UNKNOWN
 
     def server_started(self, *, crashed: bool) -> None:
@@ -93,9 +106,11 @@ class RedoLogReader:
         # Of the three the highest one that is known; what is missing is UNKNOWN, below all others.
         on_disk = self.floor, self.checkpoint, self.flushed
         self.floor = max(*on_disk, UNKNOWN if crashed else self.written)
-        self.written = self.flushed = UNKNOWN
+        self.returned = max(self.returned, self.committed) if crashed else UNKNOWN
+        self.written = self.flushed = self.committed = UNKNOWN
         self.has_headers = self.has_commits = False
         self.settings_changed()
+        self.left_policy = None
 
     def settings_changed(self) -> None:
         """Take over the capacity; files that are to shrink hold what they held until then.
@@ -109,6 +124,11 @@ class RedoLogReader:
             self.shrinks_to = capacity
         else:
             self.capacity, self.shrinks_to = capacity, UNKNOWN
+        policy = self._commit_policy() or ""
+        if _STRICTER.index(policy) > _STRICTER.index(self.policy):
+            self.left_policy = self._policy_of_commits()
+            self.has_written = False
+        self.policy = policy
 
     def capacity_at(self, lsn: int | None, checkpoint: int | None) -> int | None:
         """What the files can hold at a row with these numbers, None not known.
@@ -132,7 +152,7 @@ class RedoLogReader:
             "block header": self.has_headers,
             "commit": self.has_commits,
             "capacity": self.capacity != UNKNOWN,
-            "bound": self._commit_policy() is not None,
+            "bound": bool(self.policy),
         }
         return {kind for kind, is_known in known.items() if not is_known}
 
@@ -152,7 +172,9 @@ class RedoLogReader:
 
     def _read_run(self, columns: dict[str, Array], indices: Array) -> bool:
         """Take events that are regular in every respect; False: they may not be."""
-        if UNKNOWN in (self.written, self.flushed, self.checkpoint) or self.shrinks_to != UNKNOWN:
+        if UNKNOWN in (self.written, self.flushed, self.checkpoint):
+            return False
+        if self.shrinks_to != UNKNOWN or self.left_policy is not None:
             return False
         types, lsns = columns["type"][indices], columns["value"][indices]
         is_write = types == _WRITE
@@ -184,6 +206,7 @@ class RedoLogReader:
             self.flushed = int(flushed[-1])
             self.has_headers |= _has_headers(columns, indices[is_write])
             self.has_commits |= bool(len(commits))
+            self.committed = int(np.maximum.reduce(commits, initial=self.committed))
             if int(checkpoint[-1]) != self.checkpoint:
                 self.checkpoint = int(checkpoint[-1])
                 self.overwritten_at = UNKNOWN
@@ -227,6 +250,7 @@ class RedoLogReader:
             )
 
     def _write(self, start: int, lsn: int) -> None:
+        self._goes_on(start)
         if self.written != UNKNOWN and start > self.written:
             self._report(AnomalyKind.REDO_HOLE, start, f"{self.written}-{start}", end=self.written)
         elif self.written != UNKNOWN and start < self.written:
@@ -242,7 +266,7 @@ class RedoLogReader:
         elif start < self.checkpoint:
             self._checkpoint_beyond(self.checkpoint, start, _WRITTEN)
             self.checkpoint = UNKNOWN
-        self.written = lsn
+        self.written, self.has_written = lsn, True
         self._check_capacity()
 
     def _check_capacity(self) -> None:
@@ -262,6 +286,7 @@ class RedoLogReader:
             )
 
     def _flush(self, lsn: int) -> None:
+        self._goes_on(lsn)
         if self.flushed != UNKNOWN and lsn < self.flushed:
             self._report(AnomalyKind.REDO_FLUSH_FELL, lsn, lsn, previous=self.flushed)
         elif self.written != UNKNOWN and lsn > self.written:
@@ -275,6 +300,9 @@ class RedoLogReader:
             self.checkpoint = UNKNOWN
         self.flushed = max(self.flushed, lsn)
         self.floor = UNKNOWN
+        if self.has_written:
+            # What was under way when the setting changed is in what was written since.
+            self.left_policy = None
 
     def _write_checkpoint(self, lsn: int) -> None:
         if self.checkpoint != UNKNOWN and lsn < self.checkpoint:
@@ -296,6 +324,12 @@ class RedoLogReader:
             return self.flushed, _FLUSHED
         return self.written, _WRITTEN
 
+    def _goes_on(self, lsn: int) -> None:
+        """After a crash: up to where redo has survived it, and whether commits were beyond."""
+        if self.floor <= lsn < self.returned:
+            self._report(AnomalyKind.COMMITS_LOST_AT_START, lsn, lsn, returned=self.returned)
+        self.returned = UNKNOWN
+
     def _lost_at_start(self, lsn: int) -> None:
         self._report(AnomalyKind.REDO_LOST_AT_START, lsn, lsn, floor=self.floor)
         self.checkpoint = self.floor = UNKNOWN
@@ -315,15 +349,18 @@ class RedoLogReader:
         policy = self.server.variables.get("innodb_flush_log_at_trx_commit")
         return str(policy) if str(policy) in ("1", "2") else None
 
+    def _policy_of_commits(self) -> str:
+        """By what a commit is judged that returns now: it may have begun before a change."""
+        return self.policy if self.left_policy is None else self.left_policy
+
     def _commit_limit(self, written: Array, flushed: Array) -> Array | None:
-        policy = self._commit_policy()
-        return None if policy is None else flushed if policy == "1" else written
+        return {"": None, "1": flushed, "2": written}[self.policy]
 
     def _commit(self, lsn: int) -> None:
         self.has_commits = True
-        policy = self._commit_policy()
+        policy = self._policy_of_commits()
         limit, done = self._flush_limit() if policy == "1" else (self.written, _WRITTEN)
-        if policy is not None and limit != UNKNOWN and lsn > limit:
+        if policy and limit != UNKNOWN and lsn > limit:
             self._report(
                 AnomalyKind.COMMIT_NOT_DURABLE,
                 lsn,
@@ -332,6 +369,8 @@ class RedoLogReader:
                 done=done,
                 policy=policy,
             )
+        else:
+            self.committed = max(self.committed, lsn)
 
     def _report(self, kind: AnomalyKind, lsn: int, witness: object, /, **data: Any) -> None:
         self.reporter.anomaly(Anomaly(kind, f"LSN {lsn}", str(witness), None, data))

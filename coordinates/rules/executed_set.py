@@ -53,6 +53,25 @@ RELAYS_INCOMPLETE = reason(
     "relays_incomplete", "the relay logs of all channels were not seen completely", Lack.RELAY_LOG
 )
 
+COMMITS_IN_DOUBT = reason(
+    "commits_in_doubt",
+    "it crashed with innodb_flush_log_at_trx_commit={policy}: whether InnoDB still has the last"
+    " commits, which the binary log and gtid_executed count, is not known",
+    Lack.SETTING,
+)
+COMMITS_BEHIND_LSN = reason(
+    "commits_behind_lsn",
+    "it crashed with innodb_flush_log_at_trx_commit={policy}, and its LSN fell from {before} to"
+    " {lsn}: whether the redo that is gone is of commits, which gtid_executed counts, is not known",
+    Lack.SETTING,
+)
+CRASHED_WITHOUT_REDO = reason(
+    "crashed_without_redo",
+    "it crashed while its redo log was disabled: InnoDB cannot recover what was changed meanwhile,"
+    " which the binary log and gtid_executed count, and its files may be damaged",
+    Lack.SETTING,
+)
+
 
 class Growth(NamedTuple):
     """How GTIDs may have come into gtid_executed since the last accepted row.
@@ -418,7 +437,9 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "the start did not report the recovered end or the sets found, the recovered files have a"
-        " gap in the journal, or gtid_executed of the first row is not readable"
+        " gap in the journal, or gtid_executed of the first row is not readable; where"
+        " innodb_flush_log_at_trx_commit is other than 1, whether a crash took commits from InnoDB"
+        " that the binary log has, unless commits of the redo log were observed"
     ),
     sources=("WL#9211, F-7", "MySQL manual: GTID Format and Storage"),
     remedy=(

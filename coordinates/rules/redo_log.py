@@ -296,12 +296,15 @@ FLUSHED_REDO_SURVIVES_START = register(
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
-            "The first write and the first flush after a start are not below what was flushed, or"
-            " a checkpoint, before a crash, nor below what was written before a clean stop."
+            "The first write and the first flush after a start are not below what was flushed, a"
+            " checkpoint, or the redo of a commit that had returned, before a crash, nor below what"
+            " was written before a clean stop."
         ),
         why=(
             "Recovery reads the redo log to its end and goes on there. Only what was written and"
-            " not flushed may be gone, and only after a crash."
+            " not flushed may be gone, and only after a crash. With innodb_flush_log_at_trx_commit"
+            " other than 1 that can be redo of commits: InnoDB lacks their changes then, and the"
+            " binary log, gtid_executed and replicas count them all the same."
         ),
         undecided_when=(
             "no flush and no checkpoint, or after a clean stop no write, was seen before the start,"
@@ -322,6 +325,21 @@ FLUSHED_REDO_SURVIVES_START = register(
                 "first write or flush after the start",
                 "at least {floor}",
                 "redo log before the start",
+            ),
+            "commits_lost_at_start": Case(
+                "After the crash redo goes on at LSN {witness}, though commits with redo up to"
+                " {returned} had returned: InnoDB has lost them, and a binary log and gtid_executed"
+                " that have them are ahead of the data.",
+                "{witness}",
+                "first write or flush after the start",
+                "at least {returned}",
+                "commits before the crash",
+                remedy=(
+                    "Clients, replicas and the binary log may have what InnoDB has lost: as long as"
+                    " gtid_executed counts it, it is not fetched again. Rebuild the server from one"
+                    " that has it, or from a backup and the binary log, and set"
+                    " innodb_flush_log_at_trx_commit=1."
+                ),
             ),
         },
     )

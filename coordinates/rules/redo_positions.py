@@ -43,8 +43,8 @@ ROW_LSN_AT_ITS_INSTANT = register(
         severity=Severity.CRITICAL,
         heals="held",
         claim=(
-            "The LSN of a row is not below what was written by then; its checkpoint is the last one"
-            " of the redo log."
+            "The LSN of a row is not below what was written, or the redo of a commit that had"
+            " returned, by then; its checkpoint is the last one of the redo log."
         ),
         why=(
             "The row is read while InnoDB lets nobody add redo and write no checkpoint. An older"
@@ -68,6 +68,13 @@ ROW_LSN_AT_ITS_INSTANT = register(
                 "LSN of log_status",
                 "at least {written}",
                 "writes of the redo log",
+            ),
+            "below_commit": Case(
+                "The row shows LSN {lsn}, but a commit with redo up to {committed} had returned.",
+                "{lsn}",
+                "LSN of log_status",
+                "at least {committed}",
+                "commits before the row",
             ),
             "checkpoint_differs": Case(
                 "The row shows checkpoint {lsn}, but the redo log's last one was at {checkpoint}.",
@@ -258,27 +265,46 @@ _DURABLE = ("checkpoint", "flushed")
 _BACKUPS_MAX = 16
 
 
+@dataclass(slots=True)
+class RedoSeen:
+    """What the redo log's events showed when a row came; None: nothing.
+
+    ``is_of_row``: whether they are of the row's instant, as neither of the two came early.
+    """
+
+    is_of_row: bool
+    written: int | None
+    flushed: int | None
+    checkpoint: int | None
+    committed: int | None
+
+    @classmethod
+    def of(cls, redo: RedoLogReader, ts: int) -> RedoSeen:
+        """The present state of the log, for a row of a time."""
+        numbers = redo.written, redo.flushed, redo.checkpoint, redo.committed
+        return cls(redo.ts <= ts, *(None if number == UNKNOWN else number for number in numbers))
+
+
 def row_at_its_instant(
-    lsn: int | None,
-    lsn_checkpoint: int | None,
-    written: int | None,
-    checkpoint: int | None,
+    lsn: int | None, lsn_checkpoint: int | None, seen: RedoSeen | None
 ) -> RowAnswer:
     """Compare an accepted row with what the redo log's events showed when it came."""
     if lsn is None:
         return Undecided(NO_LSN)
-    if written is None:
+    if seen is None or seen.written is None:
         return Undecided(REDO_LOG_NOT_READ)
-    if lsn < written:
-        return Broken("below_written", witness=lsn, lsn=lsn, written=written)
-    if checkpoint is None or lsn_checkpoint is None:
+    if lsn < seen.written:
+        return Broken("below_written", witness=lsn, lsn=lsn, written=seen.written)
+    if seen.committed is not None and lsn < seen.committed:
+        return Broken("below_commit", witness=lsn, lsn=lsn, committed=seen.committed)
+    if seen.checkpoint is None or lsn_checkpoint is None:
         return Undecided(CHECKPOINT_UNSEEN)
-    if lsn_checkpoint != checkpoint:
+    if lsn_checkpoint != seen.checkpoint:
         return Broken(
             "checkpoint_differs",
             witness=lsn_checkpoint,
             lsn=lsn_checkpoint,
-            checkpoint=checkpoint,
+            checkpoint=seen.checkpoint,
         )
     return HOLDS
 

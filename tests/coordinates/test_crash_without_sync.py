@@ -8,6 +8,7 @@ from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.rules.explanation import explain
 from tests.support.journals import UUID_A, Journal
+from tests.support.rule_cases_of_redo_log import LSN, redo
 
 LOST = f"{UUID_A}:3"
 
@@ -67,3 +68,108 @@ def test_what_nobody_was_shown_and_what_began_anew_may_have_its_number_again(sin
         journal.binlog.open(1)
     journal.groups(3).row(gtid_owned="")
     assert not replayed(journal).findings
+
+
+def logging_without_flush(policy: int, *, is_observed: bool) -> Journal:
+    """A server whose last group is committed, shown by a row, and in the log buffer or a cache."""
+    journal = Journal(innodb_flush_log_at_trx_commit=policy).begin()
+    if is_observed:
+        redo(journal, "WRITE", LSN, start_lsn=LSN - 1024)
+        redo(journal, "FLUSH", LSN)
+        redo(journal, "CHECKPOINT", LSN)
+    journal.groups(1)
+    if is_observed:
+        if policy == 2:
+            redo(journal, "WRITE", LSN + 1024, start_lsn=LSN)
+        redo(journal, "COMMIT", LSN + 1024)
+    return journal
+
+
+def crash(journal: Journal, **started: object) -> None:
+    """The binary log is whole, as with sync_binlog=1."""
+    file, end = journal.binlog.coordinates
+    journal.start(crashed=True, recovered={"file": file, "position": end}, **started)
+    journal.binlog.open(2)
+
+
+def row_at(journal: Journal, lsn: int) -> None:
+    row = journal.row(gtid_owned="")
+    row["row"]["STORAGE_ENGINES"]["InnoDB"] = {"LSN": lsn, "LSN_checkpoint": LSN}
+
+
+@pytest.mark.parametrize("policy", [0, 2])
+@pytest.mark.parametrize("goes_on_at", [LSN, LSN + 1024])
+def test_commits_that_had_returned_may_be_gone_from_innodb(policy, goes_on_at):
+    """The binary log and gtid_executed count them all the same."""
+    journal = logging_without_flush(policy, is_observed=True)
+    row_at(journal, LSN + 1024)
+    crash(journal)
+    redo(journal, "WRITE", LSN + 2048, start_lsn=goes_on_at)
+    row_at(journal, LSN + 2048)
+    result = replayed(journal)
+    assert not result.observations
+    found = [(finding.rule, finding.case) for finding in result.findings]
+    lost = [("flushed_redo_survives_start", "commits_lost_at_start")]
+    assert found == (lost if goes_on_at == LSN else [])
+
+
+@pytest.mark.parametrize("policy", [0, 1, 2])
+@pytest.mark.parametrize("is_shown", [True, False])
+@pytest.mark.parametrize("lsn", [LSN + 512, LSN + 1024])
+def test_without_redo_events_a_crash_leaves_the_last_commits_in_doubt(policy, is_shown, lsn):
+    """Unless a row had shown them, and the LSN has not fallen."""
+    journal = logging_without_flush(policy, is_observed=False)
+    if is_shown:
+        row_at(journal, LSN + 1024)
+    crash(journal)
+    row_at(journal, lsn)
+    result = replayed(journal)
+    assert not result.findings
+    reasons = [seen.reason for seen in result.observations if seen.is_undecided]
+    if policy == 1:
+        assert reasons == []
+    elif is_shown:
+        assert reasons == ["commits_behind_lsn"] * (lsn < LSN + 1024)
+    else:
+        assert reasons == ["commits_in_doubt"]
+
+
+@pytest.mark.parametrize(
+    ("started", "reasons"), [({}, ["crashed_without_redo"]), ({"data_lineage": "restored"}, [])]
+)
+def test_a_crash_without_a_redo_log_is_not_recovered_from(started, reasons):
+    """The server itself refuses to start then."""
+    journal = logging_without_flush(1, is_observed=False)
+    journal.record("variables", variables={"innodb_redo_log_enabled": False})
+    journal.groups(1)
+    row_at(journal, LSN + 1024)
+    crash(journal, **started)
+    result = replayed(journal)
+    assert [seen.reason for seen in result.observations if seen.is_undecided] == reasons
+
+
+@pytest.mark.parametrize("lsn", [LSN + 512, LSN + 1024])
+def test_a_row_is_not_behind_a_commit_that_had_returned(lsn):
+    """Though its redo is written nowhere yet."""
+    journal = logging_without_flush(0, is_observed=True)
+    row_at(journal, lsn)
+    found = [(finding.rule, finding.case) for finding in replayed(journal).findings]
+    assert found == [("row_lsn_at_its_instant", "below_commit")] * (lsn < LSN + 1024)
+
+
+@pytest.mark.parametrize(("old", "new"), [(0, 1), (0, 2), (2, 1)])
+def test_a_commit_that_began_before_the_setting_was_changed(old, new):
+    """It returns as it was set then; what begins when that was written and flushed does not."""
+    journal = logging_without_flush(old, is_observed=True)
+    written = LSN + 1024 if old == 2 else LSN
+    journal.record("variables", variables={"innodb_flush_log_at_trx_commit": new})
+    redo(journal, "COMMIT", LSN + 1024)
+    assert not replayed(journal).findings
+    redo(journal, "WRITE", LSN + 2048, start_lsn=written)
+    redo(journal, "FLUSH", LSN + 2048)
+    redo(journal, "COMMIT", LSN + 2048)
+    assert not replayed(journal).findings
+    if new == 1:
+        redo(journal, "WRITE", LSN + 3072, start_lsn=LSN + 2048)
+    redo(journal, "COMMIT", LSN + 3072)
+    assert [finding.rule for finding in replayed(journal).findings] == ["commit_redo_durable"]
