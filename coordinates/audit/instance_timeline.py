@@ -81,7 +81,6 @@ class InstanceTimeline(SidTable):
     is_complete: bool = False
     declared: GtidSet = GtidSet.EMPTY
     beyond: GtidSet = GtidSet.EMPTY
-    assigned: GtidSet = GtidSet.EMPTY
     row_ts: int | None = None
     has_row: bool = False
     purged: GtidSet | None = None
@@ -395,7 +394,6 @@ class InstanceTimeline(SidTable):
 
     def assign(self, gtids: GtidSet) -> None:
         """SET gtid_purged."""
-        self.assigned = self.assigned | gtids
         self.declared = self.declared | gtids
         self.beyond = self.beyond | gtids
 

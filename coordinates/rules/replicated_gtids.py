@@ -6,6 +6,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.comparison import ChannelRow, ReplicaExecuted
+from tallystick.coordinates.audit.timeline_file import PositionKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
@@ -16,12 +17,14 @@ from tallystick.coordinates.rules.between import (
     Compared,
     between,
     first_of,
+    groups_after,
     is_older_than_lineage,
     wait_or_give_up,
 )
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
+from tallystick.coordinates.rules.source_coordinates import kind_at
 from tallystick.coordinates.rules.statements import (
     RECEIVED,
     fetched,
@@ -29,6 +32,7 @@ from tallystick.coordinates.rules.statements import (
     not_executed,
     not_purged,
 )
+from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -37,6 +41,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
+_READ = (PositionKind.GROUP_END, PositionKind.OUTSIDE, PositionKind.EVENT_END)
+"""What is where a receiver has read up to."""
 RESET_EVERYWHERE_US = 5_000_000
 """So long it may take to reset a source and then its replicas."""
 
@@ -459,31 +465,34 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
     severity=Severity.ERROR,
     heals="held",
     claim=(
-        "Everything that a source has purged, but for what SET gtid_purged gave it, has been"
-        " executed or retrieved by each of its replicas that use auto-positioning."
+        "Everything that a source counts as purged, by SET gtid_purged too, has been executed or"
+        " retrieved by each of its replicas that use auto-positioning; of one that does not, every"
+        " group with a GTID behind the position that it has read."
     ),
     why=(
-        "On connecting a replica asks for all that it lacks; if the source has purged any of it"
-        " the receiver stops with error 1236 and only a copy of the data helps."
+        "On connecting a replica asks for all that it lacks; if any of it is in the source's"
+        " gtid_purged the receiver stops with error 1236, whether a file held it or not, and only a"
+        " copy of the data helps. By position it asks for a file, and stops if that is gone."
     ),
     undecided_when=(
         "the source is not observed, gtid_purged or the channel's retrieved set is not known,"
         " no row of the source comes before the replica's and what the next one shows goes"
-        " beyond the replica, the source's binary log began anew about then, or the channel does"
-        " not use auto-positioning"
+        " beyond the replica, or the source's binary log began anew about then. It holds where a"
+        " channel by position filters, or what the source logged behind that position is not known"
     ),
     sources=("WL#9211, note to F-2", "Flink CDC issue 1944", "MySQL manual: gtid_purged"),
     remedy=(
         "Clone or restore the replica from a server that has the data. If the source logs what it"
         " applies, keep its binary logs longer (binlog_expire_logs_seconds) than the longest lag of"
         " a replica; with log_replica_updates=OFF it never has these groups in a file, however long"
-        " it keeps them: switch that on, or let the replica follow the source's source."
+        " it keeps them: switch that on, or let the replica follow the source's source. What SET"
+        " gtid_purged gave the source, give the replica too, if its data have it."
     ),
     verify=(not_purged(on="{source}"), not_executed()),
     cases={
         "purged_and_missing": Case(
-            "Instance {source} has purged {witness:gtids}, which its replica has neither executed"
-            " nor retrieved.",
+            "Instance {source} counts {witness:gtids} as purged, which its replica has neither"
+            " executed nor retrieved.",
             "{purged:gtids}",
             "gtid_purged of instance {source}",
             "a subset of {has:gtids}",
@@ -494,16 +503,14 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
 def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     """What the source has purged, the replica has."""
     source, ts = against.source, row.at.ts
-    if not row.auto_position:
-        return HOLDS
     if row.has is None:
-        return Undecided(REPLICA_SET_UNKNOWN)
+        return Undecided(REPLICA_SET_UNKNOWN) if row.auto_position else HOLDS
     if next(source.states.since(ts), None) is None:
         return Waiting(NOT_REACHED)
     before = source.states.until(ts - against.uncertain_us)
     if before is None or before.row_ts is None or before.purged is None:
-        return _purged_by_next_row(source, ts, row.has)
-    missing = before.purged - source.assigned - row.has
+        return _purged_by_next_row(source, row)
+    missing = _needed(before.purged - row.has, row, source, before)
     if missing and _ended(before, source.states.since(ts)):
         return Undecided(SOURCE_LOG_ENDED)
     fresh = missing - against.memory.reported
@@ -522,6 +529,25 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     )
 
 
+def _needed(
+    missing: GtidSet, row: ChannelRow, source: InstanceTimeline, state: Snapshot
+) -> GtidSet:
+    """What a channel still asks for of what its source has purged and the replica lacks."""
+    if row.auto_position or not missing:
+        return missing
+    if row.is_filtered or not row.read or not row.read[0] or "read" in row.former:
+        return GtidSet.EMPTY
+    if kind_at(source, state, row.read, since=row.coordinates_ts) not in _READ:
+        return GtidSet.EMPTY
+    needed = []
+    # Files are purged from the oldest on: the first group that is kept is behind all others.
+    for _, gtid in groups_after(source, state, parse_log_file_name(row.read[0])[1], row.read[1]):
+        if not gtid or gtid not in missing:
+            break
+        needed.append(gtid)
+    return GtidSet.parse(",".join(needed), tags=True)
+
+
 def _ended(before: Snapshot, since: Iterator[Snapshot]) -> bool:
     """Whether the log of a state may not have been the source's any more when a row was read.
 
@@ -532,14 +558,16 @@ def _ended(before: Snapshot, since: Iterator[Snapshot]) -> bool:
     return after.lineage != before.lineage or (before.base_name is not None and not after.base_name)
 
 
-def _purged_by_next_row(source: InstanceTimeline, ts: int, has: GtidSet) -> Compared:
+def _purged_by_next_row(source: InstanceTimeline, row: ChannelRow) -> Compared:
     """No row shows what was purged by then: no more than what the next row of the source shows."""
+    ts, has = row.at.ts, row.has
+    assert has is not None
     for state in source.states.since(ts):
         if state.row_ts is None or state.row_ts < ts:
             continue
         if state.purged is None:
-            return Undecided(SOURCE_PURGED_UNKNOWN)
-        if state.purged - source.assigned <= has:
+            return Undecided(SOURCE_PURGED_UNKNOWN) if row.auto_position else HOLDS
+        if not _needed(state.purged - has, row, source, state):
             return HOLDS
         return Undecided(PURGED_SHOWN_LATER)
     if source.was_lost_before_answer(ts):

@@ -1115,14 +1115,46 @@ class TestPurgedNotNeeded:
         source.status(f"{A}:1-3", purged=f"{A}:1-3")
         assert names(audit(source, replica)) == []
 
-    def test_assigned_gtids_were_not_purged(self):
-        """SET gtid_purged on the source declares, it removes no log."""
+    @pytest.mark.parametrize(
+        ("purged", "read", "is_filtered", "is_needed"),
+        [
+            (f"{A}:1-4", 2, False, True),
+            (f"{A}:1-4", 4, False, False),
+            (f"{A}:1-2", 2, False, False),
+            (f"{A}:1-4", 2, True, False),
+        ],
+    )
+    @pytest.mark.parametrize("is_before", [True, False])
+    def test_by_position_the_groups_behind_it_are_needed(
+        self, purged, read, is_filtered, is_needed, is_before
+    ):
+        """What lies before the position is not asked for; a file that is gone cannot be read."""
+        source, replica = fleet_of_two(groups=4, has_row=False, auto_position=False)
+        file = source.file_name
+        source.rotate(f"{A}:1-4")
+        source.log(f"{A}:5")
+        if is_before:
+            source.status(f"{A}:1-5", purged=purged)
+        at = {"read_source_log_file": file, "read_source_log_pos": end_of(read)}
+        said = replica.says(source, f"{A}:2", auto_position=False, filtered=is_filtered, **at)
+        replica.status(f"{A}:2", said)
+        source.status(f"{A}:1-5", purged=purged)
+        output = audit(source, replica)
+        assert names(output) == ["purged_not_needed"] * (is_needed and is_before)
+        doubts = [o for o in output.observations if "purged_not_needed" in o.rules]
+        assert len(doubts) == (is_needed and not is_before)
+
+    @pytest.mark.parametrize("has", ["", f",{C}:1-5"])
+    def test_assigned_gtids_are_purged(self, has):
+        """SET gtid_purged on the source alone: no receiver that lacks them connects any more."""
         source, replica = fleet_of_two()
         source.assign(f"{C}:1-5")
         source.status(f"{A}:1-3,{C}:1-5", purged=f"{C}:1-5")
-        replica.status(f"{A}:1-3", replica.says(source))
+        if has:
+            replica.assign(f"{C}:1-5")
+        replica.status(f"{A}:1-3{has}", replica.says(source))
         source.status(f"{A}:1-3,{C}:1-5", purged=f"{C}:1-5")
-        assert names(audit(source, replica)) == []
+        assert names(audit(source, replica)) == ([] if has else ["purged_not_needed"])
 
     def test_unknown_purged_set_is_undecided(self):
         """Missing evidence is reported, once."""
