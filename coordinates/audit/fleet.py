@@ -46,6 +46,7 @@ from tallystick.coordinates.rules.between import (
 )
 from tallystick.coordinates.rules.catalogue import COMPARISONS
 from tallystick.coordinates.rules.identity import (
+    APPLIED_EMPTY,
     ORIGINS_FORGOTTEN,
     Claims,
     gtid_origin_agreement,
@@ -160,7 +161,7 @@ class FleetAudit:
             for channel in member.replica.channels.values():
                 self.reader.comparisons.queue_groups(member, channel, at_end, (), is_row=False)
             self.reader.origins.end(instance_id)
-            self.reader.origins.row(instance_id, member.timeline.lineage, at_end)
+            self.reader.count_claims(member, at_end)
             # Nothing follows: all is known, by whatever clock. But who was asked once more and has
             # not answered may have been cut short: what it lacks is not held against others.
             if not 0 < member.timeline.clock.last_asked < asked:
@@ -475,13 +476,15 @@ class FleetAudit:
             answer = judge(claims)
             subject = Subject(found.shown_by, None, found.at)
             self.collector.broken(gtid_origin_agreement, answer, subject)
-        for one in origins.uncompared:
+        doubts = [(one, ORIGINS_FORGOTTEN) for one in origins.uncompared]
+        doubts += [(one, APPLIED_EMPTY) for one in origins.emptied]
+        for one, why in doubts:
             subject, rule = Subject(one.instance_id, None, one.at), gtid_origin_agreement
-            forgotten = Undecided(ORIGINS_FORGOTTEN, gtids=one.gtids)
-            self.collector.observe(subject, [rule], forgotten.reason, **forgotten.data)
-            check = Check(rule.name, Outcome.UNDECIDED, forgotten.reason.code, forgotten.data)
+            doubt = Undecided(why, gtids=one.gtids)
+            self.collector.observe(subject, [rule], why, **doubt.data)
+            check = Check(rule.name, Outcome.UNDECIDED, why.code, doubt.data)
             self.collector.check(subject, check)
-        origins.uncompared = []
+        origins.uncompared, origins.emptied = [], []
         self._check_origins()
 
     def _check_origins(self) -> None:

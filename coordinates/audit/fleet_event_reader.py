@@ -224,7 +224,7 @@ class FleetEventReader:
         before = replica.channel(name).lineage
         column = replica.sid_column(sids, local)
         channel = replica.receive(event, column)
-        stream = f"relay {name}"
+        stream = _stream(name)
         if channel.lineage != before:
             # Where in a run that was is not known: its time depends on how the journal was cut.
             known_ts = self.origins.instance(event.instance_id).known_ts
@@ -317,7 +317,7 @@ class FleetEventReader:
         if action in BEGINS:
             channel.begin_anew(event.ts, member.unproven())
             channel.retrieved_ts = event.ts
-            self.origins.end_logs(event.instance_id, f"relay {name}", event.ts)
+            self.origins.end_logs(event.instance_id, _stream(name), event.ts)
         if action in FORGETS_COORDINATES:
             channel.coordinates_ts = event.ts
         if action == "reset":
@@ -409,8 +409,14 @@ class FleetEventReader:
         at = JournalPosition.of(event)
         self._read_clock(event, member.timeline.clock, at)
         self.comparisons.row(member, event.body, at)
-        self.origins.row(event.instance_id, member.timeline.lineage, at)
+        self.count_claims(member, at)
         self.rows_with_claims.append(Subject(event.instance_id, None, at))
+
+    def count_claims(self, member: Member, at: JournalPosition) -> None:
+        """A row, or the end: what the instance's logs claim counts from here on."""
+        timeline, channels = member.timeline, member.replica.channels.values()
+        filtered = {_stream(one.name) for one in channels if one.is_filtered}
+        self.origins.row(timeline.instance_id, timeline.lineage, at, filtered)
 
     def _observer_changed(self, event: FleetEvent, member: Member) -> None:
         timeline, at = member.timeline, member.replica.at
@@ -447,6 +453,11 @@ class FleetEventReader:
             member.replica.lose_records()
         self._end_logs_unseen(event, None if is_gap else BINLOG)
         member.timeline.miss(lineage, event.ts)
+
+
+def _stream(channel: str) -> str:
+    """What the relay log of a channel is called among the logs that claim origins."""
+    return f"relay {channel}"
 
 
 def _coordinates(summary: Mapping[str, Any], name: str) -> tuple[str, int] | None:

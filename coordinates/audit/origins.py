@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -35,7 +36,7 @@ from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Collection, Iterable, Iterator
 
 IntArray = npt.NDArray[np.int64]
 
@@ -98,7 +99,7 @@ class Contradiction(NamedTuple):
 
 
 class Uncompared(NamedTuple):
-    """What an instance has claimed until a row, and an origin of it is forgotten."""
+    """What an instance has claimed until a row, and nobody can say whether that is right."""
 
     instance_id: str
     at: JournalPosition
@@ -266,6 +267,8 @@ class InstanceOrigins:
     """Which states it had before this time is forgotten."""
     has_forgotten_odd: bool = False
     """Whether there was a GTID with more than one origin in one of them."""
+    emptied: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    """Reported as applied without the change that its relay log has."""
     uncompared: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     """Claimed since the last row, and claimed before by a log whose origin is forgotten."""
 
@@ -302,6 +305,29 @@ class InstanceOrigins:
         first = bisect_right(self.states, since_ts, key=lambda state: state.ts) - 1
         for state in self.states[max(first, 0) :]:
             yield from (claim.gtids for claims in (*state.logs, state.lost) for claim in claims)
+
+    def applied_empty(self, filtered: Collection[str]) -> GtidSet:
+        """What a relay log has a change under and the binary log, of the same origin, has not.
+
+        Args:
+            filtered: Streams of relay logs whose channels may leave changes out.
+        """
+        found = _NONE
+        empty = {
+            claim.layer: claim.gtids & claim.empty
+            for (stream, _), log in self.logs.items()
+            if stream == BINLOG and log.empty
+            for claim in log.claims()
+        }
+        for (stream, _), log in self.logs.items() if empty else ():
+            if stream == BINLOG:
+                continue
+            for layer, gtids, unchanged in log.claims():
+                if stream in filtered:
+                    empty[layer] = empty.get(layer, _NONE) - gtids
+                else:
+                    found = found | (gtids - unchanged) & empty.get(layer, _NONE)
+        return GtidSet(chain.from_iterable(found & gtids for gtids in empty.values()))
 
     @property
     def is_odd(self) -> bool:
@@ -340,6 +366,8 @@ class Origins:
     forgotten: ForgottenOrigins = field(default_factory=ForgottenOrigins)
     uncompared: list[Uncompared] = field(default_factory=list)
     """What has not been reported yet."""
+    emptied: list[Uncompared] = field(default_factory=list)
+    """The same of what was applied without its change."""
     is_contested: bool = False
     instances: dict[str, InstanceOrigins] = field(default_factory=dict)
     scanned: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -500,9 +528,22 @@ class Origins:
             holder.take_back(gtids)
             instance.go_on(ts)
 
-    def row(self, instance_id: str, lineage: int, at: JournalPosition) -> None:
-        """A log_status row of the instance: its claims so far count from here on."""
+    def row(
+        self, instance_id: str, lineage: int, at: JournalPosition, filtered: Collection[str] = ()
+    ) -> None:
+        """A log_status row of the instance: its claims so far count from here on.
+
+        Args:
+            instance_id: The instance.
+            lineage: Of its binary log.
+            at: The row.
+            filtered: Streams of relay logs whose channels may leave changes out.
+        """
         instance = self.instance(instance_id)
+        emptied = instance.applied_empty(filtered) - instance.emptied.freeze()
+        if emptied:
+            instance.emptied.add_set(emptied)
+            self.emptied.append(Uncompared(instance_id, at, emptied))
         instance.lineage = lineage
         instance.remember(at.ts, at)
         gtids, instance.uncompared = instance.uncompared.freeze(), GrowingGtidSet()

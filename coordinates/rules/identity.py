@@ -34,6 +34,14 @@ ORIGINS_FORGOTTEN = reason(
     "tallystick does not remember what another log has under {gtids:gtids}: so much came since",
     Lack.MEMORY,
 )
+APPLIED_EMPTY = reason(
+    "applied_empty",
+    "the applier has logged {gtids:gtids} as {gtids:an empty transaction|empty transactions}, with"
+    " a change in the relay log: the change was there already, or is left out"
+    " (replica_skip_errors, replica_exec_mode=IDEMPOTENT, a temporary table, a filter that the"
+    " journal does not name)",
+    Lack.SETTING,
+)
 _SERVER_ID = (
     "{server_id}",
     "server_id of the replica",
@@ -247,8 +255,9 @@ class Claims(NamedTuple):
         " of them are empty, as a hole that was filled on each server, the data are the same."
     ),
     undecided_when=(
-        "only one log with the GTID was observed, the fields are not known, or the origins are"
-        " no longer remembered"
+        "only one log with the GTID was observed, the fields are not known, the origins are no"
+        " longer remembered, or a replica without filters has logged as empty what its relay log"
+        " has a change under"
     ),
     sources=(
         "MySQL manual: original_commit_timestamp; GTID Format and Storage",

@@ -1418,6 +1418,37 @@ class TestGtidOriginAgreement:
         assert f"original_commit_timestamp {commit_ts}" in explain(finding).observed
         assert "server_id 1, original_commit_timestamp 1000" in explain(finding).expected
 
+    @pytest.mark.parametrize(
+        ("filtered", "received_empty", "logged_empty", "is_doubtful"),
+        [
+            ((False,), False, True, True),
+            ((True,), False, True, False),
+            ((False,), True, True, False),
+            ((False,), False, False, False),
+            ((False, True), False, True, False),
+        ],
+    )
+    def test_a_change_that_the_applier_left_out(
+        self, filtered, received_empty, logged_empty, is_doubtful
+    ):
+        """As with replica_skip_errors, replica_exec_mode=IDEMPOTENT, or a filter."""
+        source, replica = fleet_of_two()
+        says = []
+        for name, is_filtered in zip(("", "second"), filtered, strict=False):
+            replica.follow(source, name, filtered=is_filtered)
+            replica.empty = {f"{A}:1"} if received_empty else set()
+            replica.receive(source, (1, f"{A}:1"), channel=name)
+            says.append(replica.says(source, f"{A}:1", channel=name, filtered=is_filtered))
+        replica.empty = {f"{A}:1"} if logged_empty else set()
+        replica.log(f"{A}:1", server_id=1)
+        for _ in range(2):
+            replica.status(f"{A}:1", *says)
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        doubts = [o.at for o in output.observations if o.reason == "applied_empty"]
+        assert len(doubts) == is_doubtful
+
     def test_two_logs_of_one_instance_are_told_as_such(self):
         """Nobody is said to contradict itself as if it were two."""
         source, replica = fleet_of_two()
