@@ -87,6 +87,7 @@ class FleetEventReader:
             FleetEventKind.FILE_END: self._file_ended,
             FleetEventKind.LINEAGE: self._lineage_began,
             FleetEventKind.CHANNEL: self._channel_administered,
+            FleetEventKind.PURGED: self._files_purged,
             FleetEventKind.GTID_PURGED: self._gtids_assigned,
             FleetEventKind.STATUS: self._status_read,
             FleetEventKind.CLONE: self._clone_stepped,
@@ -332,6 +333,9 @@ class FleetEventReader:
         if action in ("change_source", "reset_all"):
             # The row before may name a source that is none any more.
             member.timeline.administer_sources(keys_of(replica.channels.values()), event.ts)
+
+    def _files_purged(self, event: FleetEvent, member: Member) -> None:
+        member.timeline.purge(event.body, event.ts)
 
     def _gtids_assigned(self, event: FleetEvent, member: Member) -> None:
         added = GtidSet.parse(event.body["added"])

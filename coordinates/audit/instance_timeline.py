@@ -76,6 +76,8 @@ class InstanceTimeline(SidTable):
     """Since when the binary log is known to be the one that it is; None: nothing is known yet."""
     base_name: str | None = None
     file_number: int = 0
+    oldest: int = 0
+    """Number of the oldest file after the last purge, 0 not known."""
     grouped: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     previous: GtidSet = GtidSet.EMPTY
     is_complete: bool = False
@@ -364,7 +366,7 @@ class InstanceTimeline(SidTable):
         self._seal()
         self.lineage = lineage
         self.base_name = None
-        self.file_number = 0
+        self.file_number = self.oldest = 0
         self.grouped = GrowingGtidSet()
         self.previous = GtidSet.EMPTY
         self.is_complete = False
@@ -391,6 +393,12 @@ class InstanceTimeline(SidTable):
         self.is_told = False
 
     # What is said beside the log
+
+    def purge(self, body: Mapping[str, Any], ts: int) -> None:
+        """PURGE: files before one are gone."""
+        self._enter_lineage(body["binlog_lineage"], ts)
+        if body["base_name"] == self.base_name:
+            self.oldest = body["file_number"]
 
     def assign(self, gtids: GtidSet) -> None:
         """SET gtid_purged."""
@@ -490,6 +498,7 @@ class InstanceTimeline(SidTable):
                 sources=self.sources,
                 is_told=self.is_told,
                 log_since_ts=-1 if self.log_since_ts is None else self.log_since_ts,
+                oldest=self.oldest,
             )
         )
 

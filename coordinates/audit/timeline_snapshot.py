@@ -51,6 +51,7 @@ class Snapshot:
             logged; `row_ts` counts accepted rows only.
         log_since_ts: Since when the binary log is known to be this one: when it was seen to begin,
             or when the journal began, or began anew after a gap in which a RESET may hide.
+        oldest: Number of the oldest file after the last purge of this lineage, 0 not known.
     """
 
     ts: int
@@ -72,6 +73,7 @@ class Snapshot:
     sources: tuple[str, ...]
     is_told: bool = False
     log_since_ts: int = -1
+    oldest: int = 0
 
     @property
     def known(self) -> GtidSet:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import chain
+from itertools import chain, takewhile
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.comparison import ChannelRow, ReplicaExecuted
@@ -32,7 +32,7 @@ from tallystick.coordinates.rules.statements import (
     not_executed,
     not_purged,
 )
-from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -467,7 +467,7 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
     claim=(
         "Everything that a source counts as purged, by SET gtid_purged too, has been executed or"
         " retrieved by each of its replicas that use auto-positioning; of one that does not, every"
-        " group with a GTID behind the position that it has read."
+        " group behind the position that it has read is in a file that is kept."
     ),
     why=(
         "On connecting a replica asks for all that it lacks; if any of it is in the source's"
@@ -498,6 +498,14 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
             "a subset of {has:gtids}",
             "gtid_executed and Retrieved_Gtid_Set of the replica",
         ),
+        "file_purged": Case(
+            "The receiver goes on at {file}:{position} of instance {source}, which has purged the"
+            " files before {oldest}, and groups behind that position with them.",
+            "{file}:{position}",
+            "Source_Log_File and Read_Source_Log_Pos of the replica",
+            "a file from {oldest} on",
+            "binary log files of instance {source}",
+        ),
     },
 )
 def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
@@ -508,6 +516,10 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     if next(source.states.since(ts), None) is None:
         return Waiting(NOT_REACHED)
     before = source.states.until(ts - against.uncertain_us)
+    if before is not None and _is_file_gone(row, source, before):
+        if _ended(before, source.states.since(ts)):
+            return Undecided(SOURCE_LOG_ENDED)
+        return against.report_at((_file_purged(row, source, before),))
     if before is None or before.row_ts is None or before.purged is None:
         return _purged_by_next_row(source, row)
     missing = _needed(before.purged - row.has, row, source, before)
@@ -535,17 +547,44 @@ def _needed(
     """What a channel still asks for of what its source has purged and the replica lacks."""
     if row.auto_position or not missing:
         return missing
-    if row.is_filtered or not row.read or not row.read[0] or "read" in row.former:
-        return GtidSet.EMPTY
-    if kind_at(source, state, row.read, since=row.coordinates_ts) not in _READ:
-        return GtidSet.EMPTY
-    needed = []
     # Files are purged from the oldest on: the first group that is kept is behind all others.
-    for _, gtid in groups_after(source, state, parse_log_file_name(row.read[0])[1], row.read[1]):
-        if not gtid or gtid not in missing:
-            break
-        needed.append(gtid)
-    return GtidSet.parse(",".join(needed), tags=True)
+    behind = (gtid for _, gtid in _behind_read(row, source, state))
+    needed = takewhile(lambda gtid: bool(gtid) and gtid in missing, behind)
+    return GtidSet.parse(",".join(filter(None, needed)), tags=True)
+
+
+def _behind_read(
+    row: ChannelRow, source: InstanceTimeline, state: Snapshot
+) -> Iterator[tuple[tuple[int, int], str | None]]:
+    """The groups that a channel asks for by position, as far as known."""
+    if row.is_filtered or not row.read or not row.read[0] or "read" in row.former:
+        return iter(())
+    if kind_at(source, state, row.read, since=row.coordinates_ts) not in _READ:
+        return iter(())
+    return groups_after(source, state, parse_log_file_name(row.read[0])[1], row.read[1])
+
+
+def _is_file_gone(row: ChannelRow, source: InstanceTimeline, state: Snapshot) -> bool:
+    """Whether a channel asks by position for a group without a GTID that is purged."""
+    if row.auto_position or not state.oldest:
+        return False
+    (number, _), gtid = next(_behind_read(row, source, state), ((state.oldest, 0), None))
+    return gtid == "" and number < state.oldest
+
+
+def _file_purged(row: ChannelRow, source: InstanceTimeline, state: Snapshot) -> Broken:
+    assert row.read is not None
+    assert state.base_name is not None
+    file, position = row.read
+    return Broken(
+        "file_purged",
+        witness=f"{file}:{position}",
+        at=f"read {file}:{position}",
+        file=file,
+        position=position,
+        source=source.instance_id,
+        oldest=format_log_file_name(state.base_name, state.oldest),
+    )
 
 
 def _ended(before: Snapshot, since: Iterator[Snapshot]) -> bool:

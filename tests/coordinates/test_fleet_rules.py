@@ -1144,6 +1144,35 @@ class TestPurgedNotNeeded:
         doubts = [o for o in output.observations if "purged_not_needed" in o.rules]
         assert len(doubts) == (is_needed and not is_before)
 
+    @pytest.mark.parametrize(
+        ("read", "auto_position", "is_before", "is_gone"),
+        [
+            (1, False, True, True),
+            (3, False, True, False),
+            (1, True, True, False),
+            (1, False, False, False),
+        ],
+    )
+    def test_by_position_a_file_with_anonymous_groups_is_needed(
+        self, read, auto_position, is_before, is_gone
+    ):
+        """A receiver that has read all of a file needs it no more; a RESET ends what was purged."""
+        source, replica = fleet_of_two(groups=0, auto_position=auto_position)
+        file = source.file_name
+        source.log("", "", "")
+        source.rotate("")
+        source.log("")
+        at = {"read_source_log_file": file, "read_source_log_pos": end_of(read)}
+        said = replica.says(source, auto_position=auto_position, **at)
+        for before in (True, False):
+            if before == is_before:
+                source.fleet_event(FleetEventKind.PURGED, **source._place())
+                source.time()
+            if before:
+                replica.status("", said)
+        source.status()
+        assert names(audit(source, replica)) == ["purged_not_needed"] * is_gone
+
     @pytest.mark.parametrize("has", ["", f",{C}:1-5"])
     def test_assigned_gtids_are_purged(self, has):
         """SET gtid_purged on the source alone: no receiver that lacks them connects any more."""
