@@ -149,6 +149,18 @@ def flushed_redo_survives_start__clean(breaks: bool) -> Journal:
 
 
 @case()
+def flushed_redo_survives_start__commit(breaks: bool) -> Journal:
+    """With 2 a power cut takes what commits have waited for."""
+    journal = writing()
+    journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 2})
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    redo(journal, "COMMIT", LSN + 256)
+    journal.start(crashed=True)
+    redo(journal, "WRITE", LSN + 1024, start_lsn=LSN + 256 - breaks)
+    return journal
+
+
+@case()
 def commit_redo_durable(breaks: bool) -> Journal:
     journal = writing()
     redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
@@ -264,6 +276,16 @@ def row_lsn_at_its_instant(breaks: bool) -> Journal:
     innodb(row_of_now(journal))["LSN"] = LSN - breaks
     if breaks:
         innodb(journal.records[-1])["LSN_checkpoint"] = LSN - 512
+    return journal
+
+
+@case()
+def row_lsn_at_its_instant__commit(breaks: bool) -> Journal:
+    """With 0 its redo may be in the log buffer alone."""
+    journal = writing()
+    journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 0})
+    redo(journal, "COMMIT", LSN + 100 + breaks)
+    row_of_now(journal)
     return journal
 
 
