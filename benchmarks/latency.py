@@ -1,14 +1,13 @@
 """From a fault to its finding, while a load goes on, and what the job's processes hold meanwhile.
 
     python -m benchmarks.latency [--injected 60] [--rate 0] [--instances 16] [--block 4096]
-                                 [--minutes 0] [--pause 0.25]
+                                 [--minutes 0]
 
 A block with a broken log_status row is produced while the auditor query runs; the time ends when
 the finding can be read in Kafka. Then the next one. With a rate, a healthy load of so many records
 a second over so many instances (a quarter are sources, with three replicas each) goes on in the
 same topic; what was measured before it had settled is left out. It goes on for so many minutes at
-least: whether memory grows is seen then. Each fault leaves an incident that stays open, which takes
-memory, too: with a pause of many seconds there are few.
+least: whether memory grows is seen then.
 """
 
 from __future__ import annotations
@@ -43,6 +42,7 @@ from tallystick.producers.publisher import KafkaSettings
 READY_S = 180.0
 SETTLED_S = 30.0
 """After the load has begun: by then Spark has compiled what it runs, and micro-batches are even."""
+PAUSE_S = 0.25
 DAY_S = 86_400.0
 MEMORY_PARTS = 6
 """Memory after micro-batches is shown as medians of so many parts of the time: from one to the next
@@ -116,12 +116,9 @@ def run(servers: str, topic: str, load: Load) -> None:
 class Probe:
     """Produces broken rows, and waits for their findings."""
 
-    def __init__(
-        self, servers: str, topics: dict[str, str], auditor: Auditor, pause_s: float
-    ) -> None:
+    def __init__(self, servers: str, topics: dict[str, str], auditor: Auditor) -> None:
         self._topic = topics["journal_topic"]
         self._auditor = auditor
-        self._pause_s = pause_s
         self._blocks = enumerate(journal("probe", 10**9, time.time_ns() // 1_000, ahead=1), start=1)
         self._producer = Producer({"bootstrap.servers": servers, "linger.ms": 5})
         self._consumer = Consumer(
@@ -141,7 +138,7 @@ class Probe:
         self._wait_for_finding(f"probe-{number}")
         seconds = time.perf_counter() - begun
         # So that not each block meets the same phase of the query's trigger.
-        time.sleep(self._pause_s * (number % 7) / 7)
+        time.sleep(PAUSE_S * (number % 7) / 7)
         return seconds
 
     def _wait_for_finding(self, collection_id: str) -> None:
@@ -161,17 +158,11 @@ class Probe:
 
 
 def measure(
-    servers: str,
-    directory: Path,
-    topics: dict[str, str],
-    load: Load,
-    is_enough: IsEnough,
-    *,
-    pause_s: float,
+    servers: str, directory: Path, topics: dict[str, str], load: Load, is_enough: IsEnough
 ) -> tuple[list[float], Auditor, float]:
     """Latencies in seconds, one after the other; the job, which has ended; when all had settled."""
     auditor = Auditor(servers, directory, topics)
-    probe = Probe(servers, topics, auditor, pause_s)
+    probe = Probe(servers, topics, auditor)
     latencies: list[float] = []
     try:
         probe.measure()  # it waits for Spark's start as well
@@ -228,7 +219,6 @@ def main() -> None:
     parser.add_argument("--instances", type=int, default=16)
     parser.add_argument("--block", type=int, default=4096, help="records of a block at most")
     parser.add_argument("--minutes", type=float, default=0.0)
-    parser.add_argument("--pause", type=float, default=0.25, help="seconds between faults at most")
     # What this program starts itself.
     parser.add_argument("--load", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -247,7 +237,6 @@ def main() -> None:
                 topics,
                 load,
                 lambda count, s: count >= options.injected and s >= options.minutes * 60,
-                pause_s=options.pause,
             )
     show(latencies, auditor, settled, load.rate)
 
