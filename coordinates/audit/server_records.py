@@ -92,18 +92,19 @@ class ServerRecordReader(InstanceState):
         log_bin, logs_everything = self.server.log_bin, self.server.logs_everything
         self.persistence.may_lose_redo |= was_known and not self.server.commits_are_durable
         crashed = was_known and self._has_crashed(body)
+        recovered = body.get("recovered")
+        position = None
+        if isinstance(recovered, dict) and recovered.get("file"):
+            position = (str(recovered["file"]), int(recovered.get("position", 0)))
+        has_logged = logs_everything and position == (self.binlog.file_name, self.binlog.end)
         if crashed and body.get("data_lineage") not in ("restored", "cloned"):
-            self._doubt_commits()
+            self._doubt_commits(has_logged=has_logged)
         self.server.started(body)
         self.reporter.is_mute = False
         if was_known and self.server.log_bin != log_bin:
             self.baselines.log_bin_changed = True
         if body.get("data_lineage") in ("restored", "cloned"):
             self._begin_data_lineage(str(body["data_lineage"]))
-        recovered = body.get("recovered")
-        position = None
-        if isinstance(recovered, dict) and recovered.get("file"):
-            position = (str(recovered["file"]), int(recovered.get("position", 0)))
         if was_known:
             self.learn()
             if not (logs_everything and self.server.logs_everything):
@@ -117,7 +118,7 @@ class ServerRecordReader(InstanceState):
         if crashed:
             self.baselines.lose_redo()
         self.redo_positions.interrupted()
-        self.redo.server_started(crashed=crashed)
+        self.redo.server_started(crashed=crashed, has_logged=has_logged)
         self.baselines.forget_master_info()
         self.baselines.forget_left_out()
         self.baselines.redo_was_disabled |= self.server.redo_is_disabled
@@ -145,14 +146,20 @@ class ServerRecordReader(InstanceState):
             },
         )
 
-    def _doubt_commits(self) -> None:
+    def _doubt_commits(self, *, has_logged: bool) -> None:
         """A crash may have taken commits from InnoDB, and no redo event will show whether it did.
 
-        Of groups that a row has shown its LSN and that of the next row tell.
+        Of groups that a row has shown its LSN and that of the next row tell. Without a binary log
+        what InnoDB has lost is not in gtid_executed either.
+
+        Args:
+            has_logged: Whether the binary log has all that was committed, as it was recovered.
         """
         if self.server.redo_is_disabled:
             note_commits_in_doubt(self.reporter, Undecided(CRASHED_WITHOUT_REDO))
-        elif not self.server.commits_are_durable and not self.redo.has_commits:
+        elif self.server.commits_are_durable or not self.server.log_bin:
+            return
+        elif not (has_logged and self.redo.has_commits):
             policy = str(self.server.variables["innodb_flush_log_at_trx_commit"])
             if self.binlog.xid_groups:
                 doubt = Undecided(COMMITS_IN_DOUBT, policy=policy)

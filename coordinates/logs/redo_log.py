@@ -60,7 +60,8 @@ class RedoLogReader:
         checkpoint: Where recovery would begin.
         floor: After a start, until the first flush: the redo that must have survived.
         committed: The highest LSN of a commit since the last start that was durable as it is set.
-        returned: After a crash, until the first write or flush: that of the boot before.
+        returned: After a crash, until the first write or flush: that of the boot before, if the
+            binary log has its commits.
         capacity: What the files hold at most.
         shrinks_to: What they will hold as soon as the redo since the checkpoint is no more.
         policy: innodb_flush_log_at_trx_commit where commits are judged by it, else "".
@@ -101,12 +102,18 @@ class RedoLogReader:
         self.committed = self.returned = UNKNOWN
         self.capacity = self.shrinks_to = self.overwritten_at = UNKNOWN
 
-    def server_started(self, *, crashed: bool) -> None:
-        """A boot: after a crash what was flushed is there, after a clean stop everything."""
+    def server_started(self, *, crashed: bool, has_logged: bool) -> None:
+        """A boot: after a crash what was flushed is there, after a clean stop everything.
+
+        Args:
+            crashed: Whether the boot before has crashed.
+            has_logged: Whether the binary log has all that was committed, as it was recovered.
+        """
         # Of the three the highest one that is known; what is missing is UNKNOWN, below all others.
         on_disk = self.floor, self.checkpoint, self.flushed
         self.floor = max(*on_disk, UNKNOWN if crashed else self.written)
-        self.returned = max(self.returned, self.committed) if crashed else UNKNOWN
+        returned = max(self.returned, self.committed)
+        self.returned = returned if crashed and has_logged else UNKNOWN
         self.written = self.flushed = self.committed = UNKNOWN
         self.has_headers = self.has_commits = False
         self.settings_changed()

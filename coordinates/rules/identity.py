@@ -38,8 +38,8 @@ APPLIED_EMPTY = reason(
     "applied_empty",
     "the applier has logged {gtids:gtids} as {gtids:an empty transaction|empty transactions}, with"
     " a change in the relay log: the change was there already, or is left out"
-    " (replica_skip_errors, replica_exec_mode=IDEMPOTENT, a temporary table, a filter that the"
-    " journal does not name)",
+    " (replica_skip_errors, replica_exec_mode=IDEMPOTENT, a temporary table, the BLACKHOLE engine,"
+    " a filter that the journal does not name)",
     Lack.SETTING,
 )
 _SERVER_ID = (

@@ -297,8 +297,8 @@ FLUSHED_REDO_SURVIVES_START = register(
         heals="data",
         claim=(
             "The first write and the first flush after a start are not below what was flushed, a"
-            " checkpoint, or the redo of a commit that had returned, before a crash, nor below what"
-            " was written before a clean stop."
+            " checkpoint, or the redo of a commit that had returned and that the binary log still"
+            " has, before a crash, nor below what was written before a clean stop."
         ),
         why=(
             "Recovery reads the redo log to its end and goes on there. Only what was written and"

@@ -70,9 +70,9 @@ def test_what_nobody_was_shown_and_what_began_anew_may_have_its_number_again(sin
     assert not replayed(journal).findings
 
 
-def logging_without_flush(policy: int, *, is_observed: bool) -> Journal:
-    """A server whose last group is committed, shown by a row, and in the log buffer or a cache."""
-    journal = Journal(innodb_flush_log_at_trx_commit=policy).begin()
+def logging_without_flush(policy: int, *, is_observed: bool, **variables: object) -> Journal:
+    """A server whose last group is committed, and in the log buffer or a cache."""
+    journal = Journal(innodb_flush_log_at_trx_commit=policy, **variables).begin()
     if is_observed:
         redo(journal, "WRITE", LSN, start_lsn=LSN - 1024)
         redo(journal, "FLUSH", LSN)
@@ -92,9 +92,10 @@ def crash(journal: Journal, **started: object) -> None:
     journal.binlog.open(2)
 
 
-def row_at(journal: Journal, lsn: int) -> None:
-    row = journal.row(gtid_owned="")
-    row["row"]["STORAGE_ENGINES"]["InnoDB"] = {"LSN": lsn, "LSN_checkpoint": LSN}
+def row_at(journal: Journal, lsn: int) -> dict[str, dict[str, object]]:
+    row: dict[str, dict[str, object]] = journal.row(gtid_owned="")["row"]
+    row["STORAGE_ENGINES"]["InnoDB"] = {"LSN": lsn, "LSN_checkpoint": LSN}
+    return row
 
 
 @pytest.mark.parametrize("policy", [0, 2])
@@ -111,6 +112,46 @@ def test_commits_that_had_returned_may_be_gone_from_innodb(policy, goes_on_at):
     found = [(finding.rule, finding.case) for finding in result.findings]
     lost = [("flushed_redo_survives_start", "commits_lost_at_start")]
     assert found == (lost if goes_on_at == LSN else [])
+
+
+@pytest.mark.parametrize(
+    ("variables", "reasons"),
+    [
+        ({}, []),
+        ({"sync_binlog": 0}, ["commits_in_doubt"]),
+        ({"log_replica_updates": False}, ["commits_behind_lsn"]),
+    ],
+)
+def test_what_the_binary_log_has_lost_too_or_never_had_is_in_doubt(variables, reasons):
+    """All of the server may agree then, and it fetches again what is gone."""
+    journal = logging_without_flush(0, is_observed=True, **variables)
+    row_at(journal, LSN + 1024)
+    file, end = journal.binlog.coordinates
+    if "sync_binlog" in variables:
+        journal.groups(1)
+        redo(journal, "COMMIT", LSN + 2048)
+    journal.start(crashed=True, recovered={"file": file, "position": end})
+    if "sync_binlog" in variables:
+        for gtids in (journal.executed, journal.used, journal.binlog.gtids):
+            gtids.remove(f"{UUID_A}:2")
+    journal.binlog.open(2)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    row_at(journal, LSN + 512)
+    result = replayed(journal)
+    assert bool(result.findings) is (not variables)
+    assert [seen.reason for seen in result.observations if seen.is_undecided] == reasons
+
+
+def test_without_a_binary_log_what_innodb_has_lost_nobody_counts():
+    """Its GTIDs were in the same transactions."""
+    journal = Journal(innodb_flush_log_at_trx_commit=0, log_bin=False)
+    for lsn in (LSN + 1024, LSN + 512):
+        journal.start(crashed=True)
+        row = row_at(journal, lsn)
+        row["LOCAL"] = {"gtid_executed": ""}
+    result = replayed(journal)
+    assert not result.findings
+    assert not [seen.reason for seen in result.observations if seen.is_undecided]
 
 
 @pytest.mark.parametrize("policy", [0, 1, 2])
