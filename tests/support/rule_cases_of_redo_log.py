@@ -150,12 +150,13 @@ def flushed_redo_survives_start__clean(breaks: bool) -> Journal:
 
 @case()
 def flushed_redo_survives_start__commit(breaks: bool) -> Journal:
-    """With 2 a power cut takes what commits have waited for."""
+    """With 2 a power cut takes what commits have waited for; the binary log has it."""
     journal = writing()
     journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 2})
     redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
     redo(journal, "COMMIT", LSN + 256)
-    journal.start(crashed=True)
+    file, end = journal.binlog.coordinates
+    journal.start(crashed=True, recovered={"file": file, "position": end})
     redo(journal, "WRITE", LSN + 1024, start_lsn=LSN + 256 - breaks)
     return journal
 
