@@ -18,7 +18,13 @@ from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import APPLIER_STORED, RECEIVER_STORED
-from tallystick.coordinates.values.binlog import WRAP, EventType, LogCoordinates, strip_directory
+from tallystick.coordinates.values.binlog import (
+    MAGIC_LENGTH,
+    WRAP,
+    EventType,
+    LogCoordinates,
+    strip_directory,
+)
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -263,6 +269,8 @@ def _judge_passed(
     if is_back.any() or (end < 0).any():
         return HOLDS  # of another server's files, or received again: not all before it is passed
     number, position = passed.file_number, passed.position
+    if position != MAGIC_LENGTH and not ((file == number) & (end == position)).any():
+        return HOLDS  # it may be inside of a group, and so be none of the source's at all
     is_passed = (file < number) | ((file == number) & (end <= position))
     groups = groups[is_passed & (groups[:, Q_SID] >= 0)]
     missing = GtidSet.from_groups(relay.sids, groups[:, Q_SID], groups[:, Q_GNO]) - executed

@@ -141,8 +141,16 @@ SHORT = Scenario(profile="wl9452", duration_ms=6_000, acts=True, max_binlog_size
         # InnoDB writes its first checkpoint when the load has ended.
         replace(SHORT, seed=320449, topology="single", writes_per_second=6.0, profile="mysql-8.0",
                 fault="redo_checkpoint_fell"),
+        # The offset of the relay log is beyond the next group's end in the source's log, too.
+        replace(SHORT, seed=984541, topology="chain", writes_per_second=9.0, profile="mysql-8.0",
+                max_binlog_size=16_384, fault="image_has_relay_position"),
+        # The source's operator purges the file from which a server is to replicate that is being
+        # recovered.
+        replace(SHORT, seed=980304, topology="diamond", writes_per_second=15.0,
+                profile="mysql-8.0", duration_ms=4_000, applier_workers=4, gtid_mode="OFF",
+                auto_position=False, negatives=("recovery_by_position",)),
     ],
-    ids=lambda scenario: scenario.fault,
+    ids=lambda scenario: scenario.fault or scenario.negatives[0],
 )  # fmt: skip
 def test_what_was_judged_wrong_is_judged_right(scenario: Scenario) -> None:
     """Each as it was drawn then: what a seed draws changes with the catalogue."""

@@ -118,9 +118,12 @@ def _recover_on_new_server(
     fleet: World, image: Image, source: Instance, position: Position
 ) -> None:
     server = recovery.add_server(fleet, source)
+    awaited_by = source[BinaryLog].awaited_by
+    awaited_by.add(server.instance_id)
 
     def go_on(done: Recovery) -> None:
         administration.add_channel(fleet, server, "", source, done.end)
+        awaited_by.discard(server.instance_id)
 
     recovery.recover(fleet, image, server, StopPoint(position), go_on, source=source)
 

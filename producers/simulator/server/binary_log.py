@@ -125,6 +125,8 @@ class BinaryLog:
     """A group crossed ``max_size``."""
     files_are_held: bool = False
     """Whether nobody purges a file."""
+    awaited_by: set[str] = field(default_factory=set)
+    """Servers that are brought to a position of it, to replicate from there on."""
 
     @property
     def active(self) -> BinlogFile:
@@ -254,6 +256,8 @@ def expire(fleet: World, instance: Instance) -> None:
 def purge_limit(instance: Instance) -> int:
     """The oldest file number that a connected replica still reads or will have to ask for."""
     limit = instance[BinaryLog].active.number
+    if instance[BinaryLog].awaited_by:
+        return instance[BinaryLog].files[0].number
     for channel in instance[ChannelMap].subscribers:
         replica = channel.replica
         if replica[ChannelMap].awaits_clone or not replica.is_running or channel.init_error:
