@@ -144,6 +144,9 @@ SHORT = Scenario(profile="wl9452", duration_ms=6_000, acts=True, max_binlog_size
         # The offset of the relay log is beyond the next group's end in the source's log, too.
         replace(SHORT, seed=984541, topology="chain", writes_per_second=9.0, profile="mysql-8.0",
                 max_binlog_size=16_384, fault="image_has_relay_position"),
+        # A later group of the source ends just there.
+        replace(SHORT, seed=151, topology="chain", writes_per_second=9.0,
+                max_binlog_size=16_384, fault="image_has_relay_position"),
         # The source's operator purges the file from which a server is to replicate that is being
         # recovered.
         replace(SHORT, seed=980304, topology="diamond", writes_per_second=15.0,

@@ -245,14 +245,15 @@ class ImageHasRelayPosition(_BackupFault):
             file, offset = copied["exec_source_log_file"], copied["relay_log_pos"]
             source = fleet.instances[copied["source_instance"]]
             found = next((f for f in source[BinaryLog].files if f.name == file), None)
-            ends = set() if found is None else {group.end for group in found.groups()}
-            if self.injected or not ends:
+            if self.injected or found is None or not any(found.groups()):
                 continue
-            if offset <= copied["exec_source_log_pos"]:
-                if found is source[BinaryLog].active:
-                    # In the source's next file the offsets are lower than those of the relay log.
-                    administration.flush_binary_logs(fleet, source)
-            elif offset not in ends:
+            # In the source's next file the offsets are lower than those of the relay log, and in
+            # this one no later group can end there.
+            if found is source[BinaryLog].active:
+                administration.flush_binary_logs(fleet, source)
+            ends = {found.end, *(group.end for group in found.groups())}
+            is_closed = found is not source[BinaryLog].active
+            if is_closed and offset > copied["exec_source_log_pos"] and offset not in ends:
                 copied["exec_source_log_pos"] = offset
                 self.mark(fleet, self.backed_up)
 
