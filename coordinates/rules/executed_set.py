@@ -55,20 +55,23 @@ RELAYS_INCOMPLETE = reason(
 
 COMMITS_IN_DOUBT = reason(
     "commits_in_doubt",
-    "it crashed with innodb_flush_log_at_trx_commit={policy}: whether InnoDB still has the last"
-    " commits, which the binary log and gtid_executed count, is not known",
+    "it was started after a crash, or a stop that was not seen, with"
+    " innodb_flush_log_at_trx_commit={policy}: whether InnoDB still has the last commits, which the"
+    " binary log and gtid_executed count, is not known",
     Lack.SETTING,
 )
 COMMITS_BEHIND_LSN = reason(
     "commits_behind_lsn",
-    "it crashed with innodb_flush_log_at_trx_commit={policy}, and its LSN fell from {before} to"
-    " {lsn}: whether the redo that is gone is of commits, which gtid_executed counts, is not known",
+    "it was started after a crash, or a stop that was not seen, with"
+    " innodb_flush_log_at_trx_commit={policy}, and its LSN fell from {before} to {lsn}: whether the"
+    " redo that is gone is of commits, which gtid_executed counts, is not known",
     Lack.SETTING,
 )
 CRASHED_WITHOUT_REDO = reason(
     "crashed_without_redo",
-    "it crashed while its redo log was disabled: InnoDB cannot recover what was changed meanwhile,"
-    " which the binary log and gtid_executed count, and its files may be damaged",
+    "it was started after a crash, or a stop that was not seen, with its redo log disabled: after a"
+    " crash InnoDB cannot recover what was changed meanwhile, which the binary log and"
+    " gtid_executed count, and its files may be damaged",
     Lack.SETTING,
 )
 
