@@ -64,6 +64,14 @@ PASSED_UNLOGGED = reason(
     Lack.SETTING,
 )
 
+BEGUN_AFTER = reason(
+    "begun_after",
+    "the replica began to replicate by position after {missing:gtids}, which {source} has logged"
+    " and the replica's gtid_executed does not count: whether its data have {missing:it|them} is"
+    " not shown",
+    Lack.SETTING,
+)
+
 _READ = "The replica has read up to {file}:{position} of instance {source}; that is "
 _EXECUTED = "The replica has executed up to {file}:{position} of instance {source}; that is "
 _SIDES = {
@@ -241,12 +249,12 @@ def kind_at(
     return kind
 
 
-@adds_to(applied_relay_gtids_executed, ChannelRow, doubts=(PASSED_UNLOGGED,))
+@adds_to(applied_relay_gtids_executed, ChannelRow, doubts=(PASSED_UNLOGGED, BEGUN_AFTER))
 def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     """What is before the executed position in the source's log is executed.
 
-    The last group there may still be committing. What the replica never had before it began to
-    replicate by position is no omission; what is after groups that it has executed is. Of
+    The last group there may still be committing. What is before the groups that it has executed
+    may be in the backup from which it began by position; what is after one of them is left out. Of
     auto-positioning relay_mirrors_source reports that, where the relay log is seen.
     """
     source, executed = against.source, row.gtid_executed
@@ -266,13 +274,13 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     runs = source.runs_until(state, (parse_log_file_name(file)[1], position))
     if _are_in(runs.without_last(), source.sids, executed):
         return HOLDS
-    omitted = _omitted(row, executed, runs, source.sids)
+    omitted, before = _lacking(row, executed, runs, source.sids)
     own = against.fleet.uuid_of(row.instance_id, row.at.ts)
-    if omitted and own is not None:
+    if own is not None:
         # In a ring they come back, maybe before they are executed.
-        omitted = omitted.without_uuid(own)
+        omitted, before = omitted.without_uuid(own), before.without_uuid(own)
     fresh = omitted - against.memory.reported
-    if not fresh:
+    if not fresh and (omitted or not before):
         return against.nothing_new(omitted)
     if row.may_execute_former:
         return Undecided(FORMER_SOURCE)
@@ -280,7 +288,9 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
         return Undecided(LOG_UNKNOWN_THEN)
     if not row.logs_everything:
         # Its gtid_executed is also known to lag behind the position.
-        return Undecided(PASSED_UNLOGGED, missing=fresh, source=source.instance_id)
+        return Undecided(PASSED_UNLOGGED, missing=fresh or before, source=source.instance_id)
+    if not fresh:
+        return Undecided(BEGUN_AFTER, missing=before, source=source.instance_id)
     return against.report(
         fresh,
         Broken(
@@ -295,8 +305,15 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     )
 
 
-def _omitted(row: ChannelRow, executed: GtidSet, runs: GtidRuns, sids: list[str]) -> GtidSet:
-    """What of the runs before its position a replica has received, or left out, and lacks."""
+def _lacking(
+    row: ChannelRow, executed: GtidSet, runs: GtidRuns, sids: list[str]
+) -> tuple[GtidSet, GtidSet]:
+    """What of the runs before its position a replica lacks.
+
+    Returns:
+        What it has received, or left out. Then what is before all that it has executed, where it
+        replicates by position.
+    """
     sid, gno = runs.groups()
     is_done = np.ones(len(sid), dtype=np.bool_)
     for index in _numbers(sid):
@@ -304,11 +321,15 @@ def _omitted(row: ChannelRow, executed: GtidSet, runs: GtidRuns, sids: list[str]
         is_done[which] = executed.contains_gnos(sids[index], gno[which])
     received = row.retrieved if row.retrieved is not None else GtidSet.EMPTY
     done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done[:-1])
-    omitted = GtidSet.EMPTY
+    first = done[0] if len(done) else len(sid)
+    omitted = before = GtidSet.EMPTY
     if len(done) and not (row.auto_position and row.is_relay_seen):
-        inside = at[(at > done[0]) & ((at < done[-1]) | (not row.auto_position))]
+        inside = at[(at > first) & ((at < done[-1]) | (not row.auto_position))]
         omitted = GtidSet.from_groups(sids, sid[inside], gno[inside]) - received
-    return omitted | (GtidSet.from_groups(sids, sid[at], gno[at]) & received)
+    if not row.auto_position:
+        early = at[at < first]
+        before = GtidSet.from_groups(sids, sid[early], gno[early]) - received
+    return omitted | (GtidSet.from_groups(sids, sid[at], gno[at]) & received), before
 
 
 def _are_in(runs: GtidRuns, sids: list[str], gtids: GtidSet) -> bool:

@@ -630,6 +630,30 @@ class TestPassedIsExecuted:
         assert set(names(output)) <= {"applied_relay_gtids_executed"}
 
     @pytest.mark.parametrize(
+        ("executed", "auto_position", "is_open"),
+        [
+            (f"{A}:3", False, True),
+            ("", False, True),  # the last one may still commit
+            (f"{A}:1-3", False, False),  # SET gtid_purged
+            (f"{A}:3", True, False),  # the source sends it
+        ],
+    )
+    def test_what_is_before_the_position_at_which_it_began(self, executed, auto_position, is_open):
+        """A dump may have brought it: gtid_executed does not count that, at each row."""
+        source, replica = fleet_of_two(groups=4)
+        coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(3)}
+        for _ in range(2):
+            said = replica.says(source, None, auto_position=auto_position, **coordinates)
+            replica.status(executed, said)
+            source.status(f"{A}:1-4")
+        output = audit(source, replica)
+        assert names(output) == []
+        said = [one for one in output.checks if one.check.reason == "begun_after"]
+        assert [one.collection_id for one in said] == ["c1", "c2"] * is_open
+        texts = [observation_text(o) for o in output.observations if "begun_after" in str(o)]
+        assert [":1-2, which s has logged" in text for text in texts] == [True] * is_open
+
+    @pytest.mark.parametrize(
         ("executed", "position", "is_passed"),
         [
             (f"{A}:1:3", end_of(3), True),
