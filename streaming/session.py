@@ -69,6 +69,10 @@ EXECUTORS = "executors"
 _read_executors = re.compile(
     r"local-cluster\[ *(?P<count>\d+) *, *(?P<cores>\d+) *, *(?P<megabytes>\d+) *\]"
 ).fullmatch
+_G1 = "-XX:G1HeapRegionSize=8m -XX:-G1UseAdaptiveIHOP -XX:InitiatingHeapOccupancyPercent=60"
+"""For G1, where Java chooses it. In its usual regions many buffers of a micro-batch are humongous,
+and its own threshold is near what is always held: it collects when such a buffer is made, twice a
+second, and the heap grows meanwhile (docs/performance.md)."""
 
 AUTH_SECRET = "_SPARK_AUTH_SECRET"  # noqa: S105 - a name
 """The variable with the secret that Spark's processes share, where they have one."""
@@ -191,7 +195,8 @@ def _jvm_conf(settings: SessionSettings, log4j2_file: Path) -> dict[str, str]:
 def _java_options(settings: SessionSettings, log4j2_file: Path) -> str:
     # What an executor of one core makes is garbage after a micro-batch: to mark it beside the work
     # cost a fifth of the processor time.
-    collector = " -XX:+UseSerialGC" if _read_executors(settings.master) else ""
+    is_serial = _read_executors(settings.master) is not None
+    collector = "-XX:+UseSerialGC" if is_serial else _G1
     # The optimising compiler makes the first minutes slower, and then halves what a micro-batch
     # takes of the JVM's time (docs/performance.md).
     compiler = "" if settings.is_lasting else " -XX:TieredStopAtLevel=1"
@@ -199,7 +204,7 @@ def _java_options(settings: SessionSettings, log4j2_file: Path) -> str:
         # After an OutOfMemoryError any thread may be gone: it ends instead of half working.
         "-XX:+ExitOnOutOfMemoryError"
         # Without PerfData Java keeps no file of a known name in /tmp.
-        f" -XX:-UsePerfData{compiler}{collector}"
+        f" -XX:-UsePerfData{compiler} {collector}"
         f" -Dlog4j2.configurationFile={log4j2_file.absolute().as_uri()}"
     )
 

@@ -84,6 +84,24 @@ def test_only_a_run_that_lasts_optimises_its_code(name):
     assert quick not in conf(**settings, is_lasting=True)[f"{name}.extraJavaOptions"]
 
 
+@pytest.mark.parametrize(
+    ("master", "has_one_thread"), [("local[2]", False), ("local-cluster[2,1,900]", True)]
+)
+def test_garbage_of_executors_on_this_machine_is_collected_by_one_thread(master, has_one_thread):
+    """Java chooses for a JVM that does all; of G1, buffers are no reason to collect."""
+    options = conf(master=master)["spark.driver.extraJavaOptions"].split()
+    assert has_one_thread is ("-XX:+UseSerialGC" in options)
+    assert has_one_thread is not ("-XX:InitiatingHeapOccupancyPercent=60" in options)
+
+
+def test_the_jvm_has_few_buffers_that_are_humongous_for_it(spark):
+    """What it was given it has taken; another collector, on a small machine, does not read it."""
+    bean = spark._jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
+    options = spark._jvm.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
+    if options.getVMOption("UseG1GC").getValue() == "true":
+        assert str(8 << 20) == options.getVMOption("G1HeapRegionSize").getValue()
+
+
 def test_an_executor_of_this_machine_has_one_core():
     """With two of them a part would change its Python worker all the time."""
     with pytest.raises(SessionError, match=r"expected executors of one core, local-cluster\[2,1,9"):
