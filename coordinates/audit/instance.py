@@ -32,7 +32,7 @@ from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.audit.server_records import Handlers, ServerRecordReader
 from tallystick.coordinates.events._record_fields import read_server_record
 from tallystick.coordinates.events.journal import RecordType, Stream
-from tallystick.coordinates.events.log_events import EventColumns
+from tallystick.coordinates.events.log_events import MAY_END_GROUP, EventColumns
 from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
@@ -506,6 +506,7 @@ class InstanceAudit(ServerRecordReader):
                 if self.clones.blocks_xa:
                     self.clones.logged(block, index)
                 self.binlog.read_event(block, index, event, events)
+                self.redo.has_logged |= bool(MAY_END_GROUP[event.type, event.query])
             elif stream == _RELAY:
                 relay = self.relay(events.channel_names[event.channel])
                 relay.read_event(block, index, event, events)
@@ -516,8 +517,10 @@ class InstanceAudit(ServerRecordReader):
         """Read the events between two server records log by log, regular ones in one step."""
         streams = block.columns["stream"][first:last]
         is_binlog, is_relay, is_redo = streams == _BINLOG, streams == _RELAY, streams == _REDO
-        if is_redo.any():
-            self.redo.read(block, is_redo.nonzero()[0] + first, events)
+        if is_redo.any() or not self.redo.has_logged:
+            types, verbs = (block.columns[name][first:last] for name in ("type", "query"))
+            ends = (is_binlog & MAY_END_GROUP[types, verbs]).nonzero()[0] + first
+            self.redo.read(block, is_redo.nonzero()[0] + first, events, ends)
         if is_binlog.any():
             indices = is_binlog.nonzero()[0] + first
             if self.clones.blocks_xa:

@@ -12,7 +12,11 @@ from tallystick.coordinates.audit.observer_clock import TOLERANCE_US
 from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row_checks import RowChecks
 from tallystick.coordinates.audit.row_evidence import Row
-from tallystick.coordinates.audit.row_rules import judge_channels, judge_instance
+from tallystick.coordinates.audit.row_rules import (
+    judge_channels,
+    judge_instance,
+    note_commits_in_doubt,
+)
 from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
@@ -22,7 +26,11 @@ from tallystick.coordinates.rules.backup_coordinates import (
 )
 from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
 from tallystick.coordinates.rules.channel import RELAY_OF_OTHER_NAME
-from tallystick.coordinates.rules.executed_set import SENDER_UNSEEN, executed_within_logged
+from tallystick.coordinates.rules.executed_set import (
+    COMMITS_UNLOGGED,
+    SENDER_UNSEEN,
+    executed_within_logged,
+)
 from tallystick.coordinates.rules.gtid_table import GtidTable
 from tallystick.coordinates.rules.innodb import RedoEvidence
 from tallystick.coordinates.rules.listed_channels import LEFT_OUT, LEFT_OUT_UNSEEN, LISTED_ALONE
@@ -195,6 +203,11 @@ def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChe
     """The LSNs of a row, where no rule on them is broken, beside the redo log of its instant."""
     state, redo = waiting.state, waiting.redo
     assert state is not None
+    if audit.redo.in_doubt is not None:
+        goes_on_at, returned = audit.redo.in_doubt
+        doubt = Undecided(COMMITS_UNLOGGED, lsn=goes_on_at, returned=returned)
+        note_commits_in_doubt(audit.reporter, doubt)
+        audit.redo.in_doubt = None
     answer: RowAnswer = Undecided(LSN_NOT_ACCEPTED)
     if not checks.is_broken(*_REDO):
         # Another LSN than that of the collection's own step has been found already.

@@ -84,6 +84,16 @@ def _class_table() -> npt.NDArray[np.uint8]:
 CLASS = _class_table()
 """`EventClass` by event type and query verb."""
 CLASS_ROWS: list[list[int]] = CLASS.tolist()
+MAY_END_GROUP = np.isin(
+    CLASS,
+    (
+        EventClass.TERMINATOR,
+        EventClass.XA_END_OF_GROUP,
+        EventClass.STATEMENT,
+        EventClass.PAYLOAD,
+    ),
+)
+"""By event type and query verb: a statement ends a group unless the group has a body."""
 
 LOG_COLUMNS = (
     "type",

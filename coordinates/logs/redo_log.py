@@ -60,8 +60,13 @@ class RedoLogReader:
         checkpoint: Where recovery would begin.
         floor: After a start, until the first flush: the redo that must have survived.
         committed: The highest LSN of a commit since the last start that was durable as it is set.
-        returned: After a crash, until the first write or flush: that of the boot before, if the
-            binary log has its commits.
+        logged: Of these, the highest one before which the binary log got a group.
+        has_logged: Whether it got one since the last commit.
+        returned: After a crash, until the first write or flush: ``logged`` of the boot before, if
+            the binary log has its commits.
+        returned_at_most: As ``returned``, of ``committed``.
+        in_doubt: Where redo went on after a crash, and ``returned_at_most``, if that is beyond and
+            ``returned`` is not.
         capacity: What the files hold at most.
         shrinks_to: What they will hold as soon as the redo since the checkpoint is no more.
         policy: innodb_flush_log_at_trx_commit where commits are judged by it, else "".
@@ -80,7 +85,11 @@ class RedoLogReader:
     checkpoint: int = UNKNOWN
     floor: int = UNKNOWN
     committed: int = UNKNOWN
+    logged: int = UNKNOWN
+    has_logged: bool = False
     returned: int = UNKNOWN
+    returned_at_most: int = UNKNOWN
+    in_doubt: tuple[int, int] | None = None
     capacity: int = UNKNOWN
     shrinks_to: int = UNKNOWN
     overwritten_at: int = UNKNOWN
@@ -99,7 +108,8 @@ class RedoLogReader:
     def mark_gap(self) -> None:
         """Another redo log, of files that may have any size: nothing from before bounds it."""
         self.written = self.flushed = self.checkpoint = self.floor = UNKNOWN
-        self.committed = self.returned = UNKNOWN
+        self.committed = self.logged = self.returned = self.returned_at_most = UNKNOWN
+        self.has_logged, self.in_doubt = False, None
         self.capacity = self.shrinks_to = self.overwritten_at = UNKNOWN
 
     def server_started(self, *, crashed: bool, has_logged: bool) -> None:
@@ -112,10 +122,13 @@ class RedoLogReader:
         # Of the three the highest one that is known; what is missing is UNKNOWN, below all others.
         on_disk = self.floor, self.checkpoint, self.flushed
         self.floor = max(*on_disk, UNKNOWN if crashed else self.written)
-        returned = max(self.returned, self.committed)
-        self.returned = returned if crashed and has_logged else UNKNOWN
-        self.written = self.flushed = self.committed = UNKNOWN
-        self.has_headers = self.has_commits = False
+        returned = max(self.returned, self.logged)
+        at_most = max(self.returned_at_most, self.committed)
+        if not (crashed and has_logged):
+            returned = at_most = UNKNOWN
+        self.returned, self.returned_at_most = returned, at_most
+        self.written = self.flushed = self.committed = self.logged = UNKNOWN
+        self.has_headers = self.has_commits = self.has_logged = False
         self.settings_changed()
         self.left_policy = None
 
@@ -165,20 +178,41 @@ class RedoLogReader:
 
     # Reading
 
-    def read(self, block: Block, indices: Array, events: EventColumns) -> None:
-        """Read the events of ``block`` at ``indices``, which are REDO records, in order."""
-        at = 0
+    def read(self, block: Block, indices: Array, events: EventColumns, ends: Array) -> None:
+        """Read the events of ``block`` at ``indices``, which are REDO records, in order.
+
+        Args:
+            block: The block.
+            indices: Where they are.
+            events: Its events as values.
+            ends: Where groups of the binary log end among them.
+        """
+        before = np.searchsorted(ends, indices)
+        at = seen = 0
         while at < len(indices):
-            run = indices[at : at + _RUN_MAX]
-            if len(run) < REDO_FAST_MIN or not self._read_run(block.columns, run):
+            run, logged = indices[at : at + _RUN_MAX], before[at : at + _RUN_MAX] - seen
+            if len(run) < REDO_FAST_MIN or not self._read_run(block.columns, run, logged):
                 run = run[:REDO_FAST_MIN]
-                for index in run.tolist():
+                for index, count in zip(
+                    run.tolist(), before[at : at + len(run)].tolist(), strict=True
+                ):
+                    self.has_logged |= count > seen
+                    seen = count
                     self.read_event(block, index, events.event(index))
             at += len(run)
-        self.ts = int(block.columns["ts"][indices[-1]])
+            seen = int(before[at - 1])
+        self.has_logged |= len(ends) > seen
+        if len(indices):
+            self.ts = int(block.columns["ts"][indices[-1]])
 
-    def _read_run(self, columns: dict[str, Array], indices: Array) -> bool:
-        """Take events that are regular in every respect; False: they may not be."""
+    def _read_run(self, columns: dict[str, Array], indices: Array, logged: Array) -> bool:
+        """Take events that are regular in every respect; False: they may not be.
+
+        Args:
+            columns: Of the block.
+            indices: Where the events are.
+            logged: How many groups the binary log got before each of them, since what was read.
+        """
         if UNKNOWN in (self.written, self.flushed, self.checkpoint):
             return False
         if self.shrinks_to != UNKNOWN or self.left_policy is not None:
@@ -212,8 +246,7 @@ class RedoLogReader:
             self.written = int(written[-1])
             self.flushed = int(flushed[-1])
             self.has_headers |= _has_headers(columns, indices[is_write])
-            self.has_commits |= bool(len(commits))
-            self.committed = int(np.maximum.reduce(commits, initial=self.committed))
+            self._take_commits(commits, logged[types == _COMMIT], int(logged[-1]))
             if int(checkpoint[-1]) != self.checkpoint:
                 self.checkpoint = int(checkpoint[-1])
                 self.overwritten_at = UNKNOWN
@@ -335,7 +368,9 @@ class RedoLogReader:
         """After a crash: up to where redo has survived it, and whether commits were beyond."""
         if self.floor <= lsn < self.returned:
             self._report(AnomalyKind.COMMITS_LOST_AT_START, lsn, lsn, returned=self.returned)
-        self.returned = UNKNOWN
+        elif self.floor <= lsn < self.returned_at_most:
+            self.in_doubt = lsn, self.returned_at_most
+        self.returned = self.returned_at_most = UNKNOWN
 
     def _lost_at_start(self, lsn: int) -> None:
         self._report(AnomalyKind.REDO_LOST_AT_START, lsn, lsn, floor=self.floor)
@@ -363,8 +398,21 @@ class RedoLogReader:
     def _commit_limit(self, written: Array, flushed: Array) -> Array | None:
         return {"": None, "1": flushed, "2": written}[self.policy]
 
+    def _take_commits(self, lsns: Array, logged: Array, in_all: int) -> None:
+        """Commits that are durable, and how many groups were logged before each, and in all."""
+        self.has_commits |= bool(len(lsns))
+        self.committed = int(np.maximum.reduce(lsns, initial=self.committed))
+        is_logged = np.diff(logged, prepend=0) > 0
+        is_logged[:1] |= self.has_logged
+        self.logged = int(np.maximum.reduce(lsns[is_logged], initial=self.logged))
+        if len(lsns):
+            self.has_logged = in_all > int(logged[-1])
+        else:
+            self.has_logged |= in_all > 0
+
     def _commit(self, lsn: int) -> None:
         self.has_commits = True
+        has_logged, self.has_logged = self.has_logged, False
         policy = self._policy_of_commits()
         limit, done = self._flush_limit() if policy == "1" else (self.written, _WRITTEN)
         if policy and limit != UNKNOWN and lsn > limit:
@@ -378,6 +426,8 @@ class RedoLogReader:
             )
         else:
             self.committed = max(self.committed, lsn)
+            if has_logged:
+                self.logged = max(self.logged, lsn)
 
     def _report(self, kind: AnomalyKind, lsn: int, witness: object, /, **data: Any) -> None:
         self.reporter.anomaly(Anomaly(kind, f"LSN {lsn}", str(witness), None, data))

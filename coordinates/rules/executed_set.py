@@ -67,6 +67,13 @@ COMMITS_BEHIND_LSN = reason(
     " redo that is gone is of commits, which gtid_executed counts, is not known",
     Lack.SETTING,
 )
+COMMITS_UNLOGGED = reason(
+    "commits_unlogged",
+    "it was started after a crash, or a stop that was not seen, and its redo goes on at LSN {lsn},"
+    " before that of commits which had returned, up to LSN {returned}: whether these were logged,"
+    " or were made with sql_log_bin=0, is not known",
+    Lack.BINARY_LOG,
+)
 CRASHED_WITHOUT_REDO = reason(
     "crashed_without_redo",
     "it was started after a crash, or a stop that was not seen, with its redo log disabled: after a"

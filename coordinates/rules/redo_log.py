@@ -308,7 +308,9 @@ FLUSHED_REDO_SURVIVES_START = register(
         ),
         undecided_when=(
             "no flush and no checkpoint, or after a clean stop no write, was seen before the start,"
-            " or neither write nor flush after it; a restore or a clone brings another redo log"
+            " or neither write nor flush after it; a restore or a clone brings another redo log;"
+            " nothing was logged between a commit and the one before it, so that the binary log may"
+            " not have it"
         ),
         sources=(_SOURCE, "MySQL manual: InnoDB Recovery"),
         remedy=(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.rules.explanation import explain
 from tests.support.journals import UUID_A, Journal
@@ -140,6 +141,43 @@ def test_what_the_binary_log_has_lost_too_or_never_had_is_in_doubt(variables, re
     result = replayed(journal)
     assert bool(result.findings) is (not variables)
     assert [seen.reason for seen in result.observations if seen.is_undecided] == reasons
+
+
+@pytest.mark.parametrize("goes_on_at", [LSN, LSN + 1024, LSN + 2048])
+@pytest.mark.parametrize("repeats", [0, 64])
+@pytest.mark.parametrize("size", [3, 512])
+def test_a_commit_without_a_group_may_not_be_in_the_binary_log(goes_on_at, repeats, size):
+    """As with sql_log_bin=0: nobody counts it, and InnoDB has what is counted."""
+    journal = logging_without_flush(0, is_observed=True)
+    for lsn in (*[LSN + 1024] * repeats, LSN + 2048):
+        redo(journal, "COMMIT", lsn)
+    row_at(journal, LSN + 2048)
+    crash(journal)
+    redo(journal, "WRITE", LSN + 4096, start_lsn=goes_on_at)
+    row_at(journal, LSN + 4096)
+    blocks = blocks_from_lines(journal.lines(), end_heartbeats=True)
+    result = audit_history(cut for block in blocks for cut in cut_into_blocks(block, size))
+    found = [(finding.rule, finding.case) for finding in result.findings]
+    lost = [("flushed_redo_survives_start", "commits_lost_at_start")]
+    assert found == (lost if goes_on_at == LSN else [])
+    reasons = [seen.reason for seen in result.observations if seen.is_undecided]
+    assert reasons == ["commits_unlogged"] * (goes_on_at == LSN + 1024)
+
+
+@pytest.mark.parametrize("size", [3, 16, 512])
+def test_of_many_commits_each_has_its_group(size):
+    """Also those that are taken as whole columns."""
+    journal = logging_without_flush(0, is_observed=True)
+    for number in range(40):
+        journal.groups(1)
+        redo(journal, "COMMIT", LSN + 1024 + 512 * number)
+    crash(journal)
+    redo(journal, "WRITE", LSN + 65_536, start_lsn=LSN + 1024 + 512 * 38)
+    row_at(journal, LSN + 65_536)
+    blocks = blocks_from_lines(journal.lines(), end_heartbeats=True)
+    result = audit_history(cut for block in blocks for cut in cut_into_blocks(block, size))
+    found = [(finding.rule, finding.case) for finding in result.findings]
+    assert found == [("flushed_redo_survives_start", "commits_lost_at_start")]
 
 
 def test_without_a_binary_log_what_innodb_has_lost_nobody_counts():

@@ -154,6 +154,7 @@ def flushed_redo_survives_start__commit(breaks: bool) -> Journal:
     journal = writing()
     journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 2})
     redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    journal.groups(1)
     redo(journal, "COMMIT", LSN + 256)
     file, end = journal.binlog.coordinates
     journal.start(crashed=True, recovered={"file": file, "position": end})
