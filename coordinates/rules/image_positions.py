@@ -14,6 +14,7 @@ from tallystick.coordinates.logs.group_queue import (
     Q_TYPE,
 )
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.columns import same_family
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
@@ -44,6 +45,12 @@ IMAGE_RELAY_UNSEEN = reason(
 NO_RELAY_INFO = reason(
     "image_no_relay_info", "image {backup}: it does not have slave_relay_log_info", Lack.BACKUP
 )
+IMAGE_READ_UNSURE = reason(
+    "image_read_unsure",
+    "image {backup}: {executed} is beyond what it says was read, and may be of a former source, or"
+    " of a connection before",
+    Lack.BACKUP,
+)
 NO_SET = reason("image_no_set", "image {backup}: it has no GTID set", Lack.BACKUP)
 NO_MASTER_INFO = reason(
     "image_no_master_info", "image {backup}: it does not have slave_master_info", Lack.BACKUP
@@ -64,10 +71,11 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
-            "The summary of a replica's image has the state of each channel; neither info"
-            " repository is beyond the position that it stores, a transactional"
-            " slave_relay_log_info names the last transaction that was committed, and the GTID set"
-            " holds every group that it and the executed position have passed."
+            "The summary of a replica's image has the state of each channel; the executed position"
+            " is not beyond the one that was read, neither info repository is beyond the position"
+            " that it stores, a transactional slave_relay_log_info names the last transaction that"
+            " was committed, and the GTID set holds every group that it and the executed position"
+            " have passed."
         ),
         why=(
             "At the validity point no applier is inside a group, so the positions read and"
@@ -77,9 +85,10 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
         ),
         undecided_when=(
             "the image has no replication state, no applied position, not both repositories or no"
-            " GTID set, or the channel's relay log was not seen; of a repository that is not"
-            " transactional, or a low-water mark of workers, it is not claimed that it names the"
-            " last transaction"
+            " GTID set, or the channel's relay log was not seen; an executed position beyond the"
+            " one that was read may be of a former source, of what was read before a gap, or 4 GiB"
+            " further on; of a repository that is not transactional, or a low-water mark of"
+            " workers, it is not claimed that it names the last transaction"
         ),
         sources=(
             "WL#3576, requirement 2: replication state, slave position, master.info, relay.info",
@@ -107,6 +116,16 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
                 "{stored}",
                 "summary of the image",
                 "at most {executed}",
+                "relay log of the channel, and the summary itself",
+            ),
+            "image_executed_beyond_read": Case(
+                (
+                    "The positions of channel {channel!r} in the image {backup} do not agree:"
+                    " the executed position is beyond the one that was read."
+                ),
+                "{executed}",
+                "summary of the image",
+                "at most {read}",
                 "relay log of the channel, and the summary itself",
             ),
             "image_master_info_beyond_read": Case(
@@ -171,6 +190,7 @@ def judge_positions(
     if (
         executed_source is not None
         and stored_source is not None
+        and same_family(executed_source, stored_source)
         and executed_source < stored_source
     ):
         return Broken(
@@ -181,8 +201,12 @@ def judge_positions(
         )
     if relay is None or relay.base_name is None or relay.end < 0:
         return Undecided(IMAGE_RELAY_UNSEEN)
+    read = _coordinates(status, *_READ)
+    answer = _judge_executed_within(read, executed_source, relay, baselines)
+    if answer is not HOLDS:
+        return answer
     stored_read = _coordinates(master, "Master_log_name", "Master_log_pos")
-    answer = _judge_read(stored_read, _coordinates(status, *_READ), relay)
+    answer = _judge_read(stored_read, read, relay)
     if answer is not HOLDS:
         return answer
     if server.logs_everything:  # else its GTID set may lag behind its positions
@@ -217,6 +241,27 @@ def _coordinates(row: Mapping[str, Any], file: str, position: str) -> LogCoordin
         return LogCoordinates.of_file(strip_directory(name), offset)
     except CoordinateError:
         return None
+
+
+def _judge_executed_within(
+    read: LogCoordinates | None,
+    executed: LogCoordinates | None,
+    relay: RelayReader,
+    baselines: ChannelBaselines,
+) -> Answer:
+    """Whether what was executed had been read, now or by a connection before."""
+    if read is None or executed is None or not same_family(executed, read) or executed <= read:
+        return HOLDS
+    if relay.source_base not in (None, executed.base_name):
+        return HOLDS
+    if (executed.file_number, executed.position) <= relay.source_high:
+        return HOLDS
+    is_seen = relay.source_base is not None and not (relay.has_missed or relay.has_unpositioned)
+    is_former = baselines.is_left or baselines.former_until is not None
+    is_former |= baselines.may_execute_former and not relay.is_of_one_source
+    if not is_seen or is_former or executed.position >= WRAP:
+        return Undecided(IMAGE_READ_UNSURE, executed=executed)
+    return Broken("image_executed_beyond_read", witness=executed, executed=executed, read=read)
 
 
 def _judge_read(

@@ -197,6 +197,22 @@ def backup_replica_positions_agree__master_info(breaks: bool) -> Journal:
 
 
 @case()
+def backup_replica_positions_agree__read(breaks: bool) -> Journal:
+    """The executed position is not beyond the one that was read.
+
+    Behind what the relay log names the receiver may have passed groups that it need not queue.
+    """
+    journal, relay, _ = replica(3)
+    reported = {
+        "read_source_log_file": "binlog.000001",
+        "read_source_log_pos": 5_000,
+        "exec_source_log_file": "binlog.000001",
+        "exec_source_log_pos": 5_000 + breaks,
+    }
+    return image(journal, channels=[positions(relay.coordinates, relay.coordinates, **reported)])
+
+
+@case()
 def backup_replica_positions_agree__of_each_channel(breaks: bool) -> Journal:
     """Each channel that the server has is in the image, and one that is gone is not."""
     journal, relay, _ = replica(3)

@@ -231,7 +231,7 @@ class ImageHasRelayPosition(_BackupFault):
     number = 179
     name = "image_has_relay_position"
     text = "the executed position in the image of a replica has an offset of its relay log"
-    must_fire = frozenset({"image_source_position_valid"})
+    must_fire = frozenset({"image_source_position_valid", "backup_replica_positions_agree"})
     base = BaseHistory.REPLICA
     recovers = False
 
@@ -240,7 +240,7 @@ class ImageHasRelayPosition(_BackupFault):
         return next(i for i in fleet.instances.values() if i[ChannelMap].channels)
 
     def on_image(self, fleet: World, image: Image) -> None:
-        """Swap them where that is no end of a group, and nothing before the stored position."""
+        """Swap them where that is no end of a group, and behind all positions of the image."""
         for copied in image.channels:
             file, offset = copied["exec_source_log_file"], copied["relay_log_pos"]
             source = fleet.instances[copied["source_instance"]]
@@ -253,7 +253,9 @@ class ImageHasRelayPosition(_BackupFault):
                 administration.flush_binary_logs(fleet, source)
             ends = {found.end, *(group.end for group in found.groups())}
             is_closed = found is not source[BinaryLog].active
-            if is_closed and offset > copied["exec_source_log_pos"] and offset not in ends:
+            is_read_up_to = copied["read_source_log_file"] == file
+            known = max(copied["exec_source_log_pos"], copied["read_source_log_pos"])
+            if is_closed and is_read_up_to and offset > known and offset not in ends:
                 copied["exec_source_log_pos"] = offset
                 self.mark(fleet, self.backed_up)
 

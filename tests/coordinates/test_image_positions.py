@@ -1,0 +1,81 @@
+"""A replica's image whose executed position is beyond the one that it says was read."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick.coordinates.values.binlog import WRAP
+from tests.support.journals import UUID_C, audit
+from tests.support.rule_cases import apply, replica
+from tests.support.rule_cases_of_images import image, positions
+
+_RULE = "backup_replica_positions_agree"
+
+
+@pytest.mark.parametrize(
+    ("meanwhile", "reasons"),
+    [
+        ("nothing", None),
+        ("gap", ["image_read_unsure"]),
+        ("began_inside", ["image_read_unsure"]),
+        ("beyond_4_gib", ["image_read_unsure"]),
+        ("connected_anew", []),
+        ("other_files", []),
+    ],
+)
+def test_what_was_executed_may_have_been_read_before(meanwhile, reasons):
+    """A new connection by GTID set begins further back than what is applied."""
+    journal, relay, more = replica()
+    assert relay.source is not None
+    file, read = relay.source
+    executed = read + 400
+    if meanwhile == "gap":
+        journal.record("gap", channel="")
+        relay.open(2)
+        relay.connect(file, read)
+        executed += 400
+    elif meanwhile == "began_inside":
+        journal.records = [r for r in journal.records if r["kind"] != "channel"]
+        journal.records = [r for r in journal.records if r.get("start", 0) != 4]
+    elif meanwhile == "beyond_4_gib":
+        executed += WRAP
+    elif meanwhile == "connected_anew":
+        for group in more[:2]:
+            apply(journal, relay, group)
+        file, executed = relay.source
+    elif meanwhile == "other_files":
+        file = "mysql-bin.000001"
+    reported = {
+        "read_source_log_file": "binlog.000001",
+        "read_source_log_pos": read,
+        "exec_source_log_file": file,
+        "exec_source_log_pos": executed,
+    }
+    image(journal, channels=[positions(relay.coordinates, relay.coordinates, **reported)])
+    result = audit(journal)
+    if reasons is None:
+        assert [(f.rule, f.case) for f in result.findings] == [
+            (_RULE, "image_executed_beyond_read")
+        ]
+    else:
+        assert not result.findings
+        reasons_of_rule = [o.reason for o in result.observations if o.is_undecided]
+        assert [one for one in reasons_of_rule if one == "image_read_unsure"] == reasons
+
+
+def test_of_another_source_since_the_last_row_nothing_is_said():
+    """The receiver alone may have been pointed elsewhere."""
+    journal, relay, _ = replica()
+    journal.row(replica_status=journal.replica_status(Source_UUID=UUID_C))
+    journal.row(replica_status=journal.replica_status(Source_UUID="d" * 8 + UUID_C[8:]))
+    assert relay.source is not None
+    reported = {
+        "read_source_log_file": "binlog.000001",
+        "read_source_log_pos": relay.source[1],
+        "exec_source_log_file": "binlog.000001",
+        "exec_source_log_pos": relay.source[1] + 400,
+    }
+    image(journal, channels=[positions(relay.coordinates, relay.coordinates, **reported)])
+    result = audit(journal)
+    assert _RULE not in [finding.rule for finding in result.findings]
+    assert "image_read_unsure" in [seen.reason for seen in result.observations]
