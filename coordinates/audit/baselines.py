@@ -75,6 +75,9 @@ class ChannelBaselines:
     stopped: list[str] = field(default_factory=list)
     """Threads that the previous row showed as stopped without an error."""
     master_info: MasterInfoWrite | None = None
+    workers: dict[str, str] | None = None
+    """What each worker of the applier had stored at the previous row, by its number; None: of a
+    relay log before, or not read."""
     left_out_of: str | None = None
     """The previous row's collection, where that row did not list it and the status had it."""
 
@@ -228,7 +231,7 @@ class Baselines:
         channel.lineage = lineage
         channel.relay = channel.began_at = channel.passed_with = None
         channel.executed = None
-        channel.applied = channel.reset_at = None
+        channel.applied = channel.reset_at = channel.workers = None
         channel.received = None
         channel.applied_lost = GtidSet.EMPTY
         channel.fallen = {}

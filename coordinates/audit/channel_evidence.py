@@ -40,6 +40,7 @@ from tallystick.coordinates.rules.listed_channels import ListedEvidence
 from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.replication_info import StoredEvidence
 from tallystick.coordinates.rules.replication_threads import ThreadEvidence
+from tallystick.coordinates.rules.worker_positions import WorkerPosition, WorkersEvidence
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, WRAP, EventType, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.baselines import ChannelBaselines
     from tallystick.coordinates.audit.row_evidence import Row
-    from tallystick.coordinates.events.log_status import ChannelState
+    from tallystick.coordinates.events.log_status import ChannelState, StoredWorker
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
 # Plain numbers: an array looks through a member's class for what it might do with arrays.
@@ -310,6 +311,100 @@ def stored_evidence(
         requested_at=asked_at if isinstance(asked_at, int) else None,
         **({} if relay is None else _stored_in(row, state, relay, history)),
     )
+
+
+def workers_stored(
+    state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
+) -> dict[str, str]:
+    """What is remembered of each worker's row, by its number, for the next collection.
+
+    One that was written since the last one, and is beyond the relay log, is judged by the next one:
+    what was not flushed when log_status was read comes later.
+    """
+    return {
+        str(stored.number): f"beyond {_worker_text(stored)}"
+        if relay is not None and _is_fresh(stored, history) and _is_beyond(stored, relay)
+        else _worker_text(stored)
+        for stored in state.workers
+    }
+
+
+def _worker_text(stored: StoredWorker) -> str:
+    return f"{stored.relay} {stored.source}"
+
+
+def _is_fresh(stored: StoredWorker, history: ChannelBaselines) -> bool:
+    before = history.workers
+    return before is not None and before.get(str(stored.number)) != _worker_text(stored)
+
+
+def _is_beyond(stored: StoredWorker, relay: RelayReader) -> bool:
+    at = stored.relay
+    if at is None or at.base_name != relay.base_name or relay.end < 0:
+        return False
+    return (at.file_number, at.position) > (relay.file_number, relay.end)
+
+
+def workers_evidence(
+    row: Row, state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
+) -> WorkersEvidence:
+    """Of what the workers of a channel's applier have stored."""
+    may_be_former = history.former_until is not None or history.may_execute_former
+    return WorkersEvidence(
+        workers=tuple(
+            WorkerPosition(
+                number=stored.number,
+                relay=stored.relay,
+                source=stored.source,
+                checkpoint=stored.checkpoint,
+                other_log=_other_log(row, state, stored.relay),
+                **({} if relay is None else _worker_in(stored, relay, history)),
+            )
+            for stored in state.workers
+        ),
+        is_gtid_only=state.is_gtid_only,
+        read=state.read,
+        journal_read=None if relay is None or not state.workers else _read_end(relay, None),
+        may_be_former=may_be_former,
+    )
+
+
+def _worker_in(
+    stored: StoredWorker, relay: RelayReader, history: ChannelBaselines
+) -> dict[str, Any]:
+    """What the relay log shows of coordinates that a worker has stored."""
+    at, source = stored.relay, stored.source
+    is_fresh = _is_fresh(stored, history)
+    if not is_fresh or at is None or source is None or relay.base_name != at.base_name:
+        return {"is_fresh": is_fresh}
+    values: dict[str, Any] = {"is_fresh": True}
+    if relay.end < 0 or relay.offsets_doubtful or relay.has_missed:
+        return values
+    if _is_beyond(stored, relay):
+        before = (history.workers or {}).get(str(stored.number))
+        is_again = before == f"beyond {_worker_text(stored)}"
+        values["relay_end"] = relay.end_coordinates if is_again else None
+    elif relay.window.covers(at.file_number, at.position):
+        found = relay.window.find_end(at.file_number, at.position)
+        mark = Mark.NOTHING if found is None else relay.window.rows()[found][MARK]
+        values["ends_no_group"] = mark == Mark.NOTHING
+    if relay.source_base != source.base_name:
+        return values
+    groups = relay.queue.rows()
+    is_there = (groups[:, Q_FILE] == at.file_number) & (groups[:, Q_END] == at.position)
+    is_known = (groups[:, Q_SOURCE_FILE] >= 1) & (groups[:, Q_SOURCE_END] >= 0)
+    is_it = is_known & (groups[:, Q_SOURCE_FILE] == source.file_number)
+    is_it &= (groups[:, Q_SOURCE_END] - source.position) % WRAP == 0
+    told = is_there & is_known
+    if relay.is_of_one_source and not relay.steps_back:
+        told |= is_it  # else two groups may end there in the source's log, or one come twice
+    if told.any() and not (is_there & is_it).any():
+        group = groups[told][0]
+        values["others"] = (
+            LogCoordinates(at.base_name, int(group[Q_FILE]), int(group[Q_END])),
+            LogCoordinates(source.base_name, int(group[Q_SOURCE_FILE]), int(group[Q_SOURCE_END])),
+        )
+    return values
 
 
 def _stored_in(

@@ -14,6 +14,8 @@ from tallystick.coordinates.audit.channel_evidence import (
     listed_evidence,
     stored_evidence,
     thread_evidence,
+    workers_evidence,
+    workers_stored,
 )
 from tallystick.coordinates.audit.row_evidence import (
     executed_evidence,
@@ -79,6 +81,7 @@ from tallystick.coordinates.rules.relay_position import (
 )
 from tallystick.coordinates.rules.replication_info import StoredEvidence
 from tallystick.coordinates.rules.replication_threads import THREAD_STOPPED, ThreadEvidence
+from tallystick.coordinates.rules.worker_positions import WorkersEvidence
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -94,6 +97,7 @@ _POSITION, _EXECUTED = rules_on(PositionEvidence), rules_on(ExecutedEvidence)
 _LAG, _PURGED = rules_on(LagEvidence), rules_on(PurgedEvidence)
 _REDO, _CHANNEL = rules_on(RedoEvidence), rules_on(ChannelEvidence)
 _STORED, _THREADS = rules_on(StoredEvidence), rules_on(ThreadEvidence)
+_WORKERS = rules_on(WorkersEvidence)
 _LISTED = rules_on(ListedEvidence)
 
 _ON_EXECUTED = (
@@ -329,6 +333,7 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
         threads = thread_evidence(row, state)
         row.checks.ask(_THREADS, threads, name)
         _note_stopped(row, threads, history)
+        row.checks.ask(_WORKERS, workers_evidence(row, state, relay, history), name)
         asked[name] = evidence = channel_evidence(row, state, relay, history)
         row.checks.ask(_CHANNEL, evidence, name)
         _remember_channel(evidence, relay, history)
@@ -504,6 +509,8 @@ def _accept_channel(row: Row, state: ChannelState, history: ChannelBaselines) ->
         history.executed_may_be_former = history.may_execute_former
     if is_broken(retrieved_matches_relay):
         state.retrieved = None
+    if row.state.has_workers:
+        history.workers = workers_stored(state, row.relays.get(state.channel), history)
     if state.source_uuid is not None:
         history.source_uuid = state.source_uuid
     if state.auto_position is not None:

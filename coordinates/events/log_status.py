@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.values._gtid_text import is_uuid
 from tallystick.coordinates.values.binlog import (
@@ -84,6 +84,15 @@ class ThreadState:
     group: str = ""
 
 
+class StoredWorker(NamedTuple):
+    """A row of slave_worker_info. None: without coordinates, or not readable."""
+
+    number: int
+    relay: LogCoordinates | None
+    source: LogCoordinates | None
+    checkpoint: LogCoordinates | None
+
+
 @dataclass(slots=True)
 class ChannelState:
     """What the answer has of one channel. None: not reported, or not readable."""
@@ -118,6 +127,8 @@ class ChannelState:
     stored_executed: LogCoordinates | None = None
     """Source coordinates in the relay log info repository."""
     is_gtid_only: bool = False
+    workers: list[StoredWorker] = field(default_factory=list)
+    """What the workers of its applier have stored."""
 
 
 @dataclass(slots=True)
@@ -145,6 +156,8 @@ class ServerState:
     """The engines that the row names."""
     has_other_engines: bool = False
     """Whether engines beside InnoDB keep logs: their commits need not write InnoDB's."""
+    has_workers: bool = False
+    """Whether slave_worker_info was read."""
     innodb: dict[str, int] = field(default_factory=dict)
     binary_logs: list[tuple[str, int]] | None = None
     """Name and length of each file, `LENGTH_UNKNOWN` where that is not reported."""
@@ -349,6 +362,9 @@ class _Reader:
         for channel, row in self._stored_rows(body, "slave_relay_log_info"):
             channel.stored_applied = self._stored(row, "relay_log_name", "relay_log_pos")
             channel.stored_executed = self._stored(row, "source_log_name", "source_log_pos")
+        state.has_workers = isinstance(body.get("slave_worker_info"), list)
+        for row in self._rows(body, "slave_worker_info", one_each=False):
+            self._read_worker(row)
         self._find_left_out(body)
         for name in self._doubled:
             # The channel is there, but nothing that the row says of it can be believed.
@@ -436,6 +452,19 @@ class _Reader:
             error=error if isinstance(error, str) and error else applier.error,
             group=str(row.get("applying_transaction") or ""),
         )
+
+    def _read_worker(self, row: Mapping[str, Any]) -> None:
+        """Of a channel that is gone, rows may stay."""
+        channel = self.state.channels.get(str(row.get("channel_name", "")).lower())
+        number = row.get("id")
+        if channel is None or not isinstance(number, int):
+            return
+        pairs = (
+            ("relay_log_name", "relay_log_pos"),
+            ("source_log_name", "source_log_pos"),
+            ("checkpoint_relay_log_name", "checkpoint_relay_log_pos"),
+        )
+        channel.workers.append(StoredWorker(number, *(self._stored(row, *pair) for pair in pairs)))
 
     def _stored(self, row: Mapping[str, Any], file: str, position: str) -> LogCoordinates | None:
         name, offset = row.get(file), row.get(position)

@@ -47,6 +47,7 @@ from tallystick.coordinates.rules import (
     replication_threads,
     restored_image,
     source_coordinates,
+    worker_positions,
 )
 from tallystick.coordinates.rules.between import COMPARISONS
 from tallystick.coordinates.rules.registry import REASONS, RULES

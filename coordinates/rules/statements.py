@@ -135,6 +135,11 @@ APPLIER_STORED: Final = sql(
     "SELECT Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos"
     " FROM mysql.slave_relay_log_info WHERE Channel_name = {channel:sql};"
 )
+WORKERS_STORED: Final = sql(
+    "SELECT Id, Relay_log_name, Relay_log_pos, Master_log_name, Master_log_pos,"
+    " Checkpoint_relay_log_name, Checkpoint_relay_log_pos FROM mysql.slave_worker_info"
+    " WHERE Channel_name = {channel:sql};"
+)
 CHANNELS_STORED: Final = sql(
     "SELECT 'slave_master_info' AS info, Channel_name FROM mysql.slave_master_info"
     " UNION ALL SELECT 'slave_relay_log_info', Channel_name FROM mysql.slave_relay_log_info;"

@@ -510,3 +510,70 @@ def info_write_steps_complete__purge_between(breaks: bool) -> Journal:
 def _write_master(journal: Journal, reason: str) -> None:
     row = {"Master_log_name": "binlog.000001", "Master_log_pos": 4}
     journal.record("info_write", table="slave_master_info", channel="", reason=reason, row=row)
+
+
+def worker_row(relay: RelayLog, **changes: object) -> Record:
+    """What the first worker has stored with the last group of the relay log."""
+    assert relay.source is not None
+    return {
+        "Channel_name": "",
+        "Id": 1,
+        "Relay_log_name": f"./{relay.file}",
+        "Relay_log_pos": relay.end,
+        "Master_log_name": relay.source[0],
+        "Master_log_pos": relay.source[1],
+        "Checkpoint_relay_log_name": f"./{relay.file}",
+        "Checkpoint_relay_log_pos": relay.end - 300,
+    } | changes
+
+
+def with_worker(changes: Record, **status: int) -> Journal:
+    """A row of a worker's first group, then of its second one, in which something is changed."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status(), slave_worker_info=[worker_row(relay)])
+    apply(journal, relay, more[0])
+    stored = worker_row(relay)
+    for name, value in changes.items():
+        stored[name] = stored[name] + value if isinstance(value, int) else value
+    told = {"replica_status": journal.replica_status(**status), "slave_worker_info": [stored]}
+    journal.row(**told)
+    return journal
+
+
+@case()
+def worker_positions_end_groups(breaks: bool) -> Journal:
+    """The source's position is that of the group, not of the one before."""
+    return with_worker({"Master_log_pos": -300 if breaks else 0})
+
+
+@case()
+def worker_positions_end_groups__relay(breaks: bool) -> Journal:
+    """Beyond the end of the relay log at one collection, not at two; it may not be flushed yet."""
+    journal = with_worker({"Relay_log_pos": 5_000})
+    if breaks:
+        journal.records.append(dict(journal.records[-1], collection_id="again"))
+    return journal
+
+
+@case()
+def worker_positions_end_groups__no_group(breaks: bool) -> Journal:
+    """Behind the group's XID, not before it."""
+    return with_worker({"Relay_log_pos": -31 if breaks else 0})
+
+
+@case()
+def worker_positions_end_groups__of_another_log(breaks: bool) -> Journal:
+    return with_worker({"Relay_log_name": "binlog.000001" if breaks else "host-relay.000001"})
+
+
+@case()
+def worker_positions_end_groups__checkpoint(breaks: bool) -> Journal:
+    """The group is behind the checkpoint."""
+    return with_worker({"Checkpoint_relay_log_pos": 300 - (not breaks)})
+
+
+@case()
+def worker_positions_end_groups__read(breaks: bool) -> Journal:
+    """The relay log may be of a name that is not known; the source's position had been read."""
+    names = {"Relay_log_name": "host-relay.000001", "Checkpoint_relay_log_name": ""}
+    return with_worker(names | {"Master_log_pos": int(breaks)})

@@ -242,3 +242,30 @@ class BothRepositoriesFilled(JournalFault):
         self.mark_in(instance_id)
         first = {**repositories[0], "file": True, "table": True, "started": True}
         return {**body, "repositories": [first, *repositories[1:]]}
+
+
+class WorkerInfoTorn(ChannelRowFault):
+    """A worker's row has the relay coordinates of its group with the source's of the one before."""
+
+    number = 262
+    name = "worker_info_torn"
+    text = "what a worker has stored pairs the end of its group with the source's group before it"
+    must_fire = frozenset({"worker_positions_end_groups"})
+
+    def on_variables(self, instance_id: str, variables: dict[str, Any]) -> None:
+        """Let several workers apply, in the source's order."""
+        del instance_id
+        variables["replica_parallel_workers"] = 4
+
+    def tamper_channel(self, row: Row, before: Row, channel: Channel) -> bool:
+        """Of a row that was written since the collection before."""
+        for stored in row.body.get("slave_worker_info") or ():
+            is_new = stored not in (before.body.get("slave_worker_info") or [stored])
+            file = relay_file(channel, stored["Relay_log_name"].removeprefix("./"))
+            if stored["Channel_name"] != channel.name or not is_new or file is None:
+                continue
+            earlier = [g for g in file.groups if g.end < stored["Relay_log_pos"]]
+            if earlier and earlier[-1].source_file == stored["Master_log_name"]:
+                stored["Master_log_pos"] = earlier[-1].logged.end
+                return True
+        return False
