@@ -341,6 +341,7 @@ class FleetEventReader:
         added = GtidSet.parse(event.body["added"])
         member.timeline.assign(added)
         member.replica.assigned = member.replica.assigned | added
+        self.comparisons.assigned(member, added, JournalPosition.of(event))
 
     def _clone_stepped(self, event: FleetEvent, member: Member) -> None:
         if event.body.get("role") == "recipient":

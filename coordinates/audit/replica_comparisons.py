@@ -143,6 +143,12 @@ class ReplicaComparisons:
                 Undecided(CLONE_STATUS_UNREAD),
             )
 
+    def assigned(self, member: Member, added: GtidSet, at: JournalPosition) -> None:
+        """Queue what SET gtid_purged added: until the next row a source may give it out."""
+        channels = [channel for channel in member.replica.channels.values() if channel.has_source]
+        if channels:
+            self._compare_executed(member, channels, (added, GtidSet.EMPTY), at)
+
     def _channel_listed(self, member: Member, values: dict[str, Any], ts: int) -> ReplicaChannel:
         channel = member.replica.channel(values["channel"])
         channel.is_listed = True
@@ -218,7 +224,7 @@ class ReplicaComparisons:
         sets: tuple[GtidSet, GtidSet | None],
         at: JournalPosition,
     ) -> None:
-        """Queue what a row says was executed; `sets`: that, and what all channels retrieved."""
+        """Queue what is known to be executed; `sets`: that, and what all channels retrieved."""
         if any(channel.has_source and channel.key is None for channel in channels):
             return
         timeline, assigned = member.timeline, member.replica.assigned

@@ -194,6 +194,7 @@ def executed_evidence(row: Row, logged: GtidSet | None) -> ExecutedEvidence:
         assigned=history.assigned,
         must_recover=history.must_recover,
         growth=_growth(row),
+        read_before=(state.executed_first or GtidSet.EMPTY) | state.executed_in_status,
     )
 
 

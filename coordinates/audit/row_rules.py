@@ -52,6 +52,7 @@ from tallystick.coordinates.rules.commit_lag import (
 from tallystick.coordinates.rules.executed_set import (
     COMMITS_BEHIND_LSN,
     ExecutedEvidence,
+    executed_as_shown_before,
     executed_growth_explained,
     executed_monotone,
     executed_within_logged,
@@ -225,6 +226,9 @@ def _accept_executed(row: Row, evidence: ExecutedEvidence) -> tuple[GtidSet, Gti
         return None
     if checks.is_broken(executed_monotone):
         state.fallen, state.executed = executed, None
+        return None
+    if checks.is_broken(executed_as_shown_before):
+        state.executed = None
         return None
     _note_free_gnos(row, executed)
     history.executed = executed

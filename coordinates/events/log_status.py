@@ -146,6 +146,8 @@ class ServerState:
     fallen: GtidSet | None = None
     """gtid_executed of a row that lost GTIDs, and is wrong in nothing else."""
     executed_first: GtidSet | None = None
+    executed_in_status: GtidSet = GtidSet.EMPTY
+    """Executed_Gtid_Set of SHOW REPLICA STATUS, as far as it can be read."""
     purged: GtidSet | None = None
     owned: GtidSet | None = None
     gtid_table: GtidSet | None = None
@@ -428,6 +430,9 @@ class _Reader:
             channel.retrieved = self._gtid_set(
                 row["retrieved_gtid_set"], "Retrieved_Gtid_Set", name
             )
+        with suppress(GtidSetParseError):
+            executed = GtidSet.parse(str(row.get("executed_gtid_set") or ""), tags=self.tags)
+            self.state.executed_in_status = self.state.executed_in_status | executed
         uuid = row.get("source_uuid")
         channel.source_uuid = str(uuid).lower() if uuid else None
         server_id = row.get("source_server_id")

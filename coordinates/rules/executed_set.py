@@ -131,6 +131,7 @@ class ExecutedEvidence:
         assigned: Added by SET gtid_purged since the last row.
         must_recover: What a start found in its logs and tables; None: no start since the last row.
         growth: Where new GTIDs may come from.
+        read_before: What the same answer has read as executed before its row.
     """
 
     gtid_executed: GtidSet | None
@@ -146,6 +147,7 @@ class ExecutedEvidence:
     assigned: GtidSet = GtidSet.EMPTY
     must_recover: GtidSet | None = None
     growth: Growth | None = None
+    read_before: GtidSet = GtidSet.EMPTY
 
     scope: ClassVar = "instance"
 
@@ -364,6 +366,74 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
         executed=e.gtid_executed,
         previous=previous,
     )
+
+
+@rule(
+    number=150,
+    tier=3,
+    scope="T",
+    family=Family.FORGOTTEN_BY_CRASH,
+    severity=Severity.CRITICAL,
+    heals="held",
+    claim=(
+        "A row has executed all that the same answer had read as executed before it (gtid_executed,"
+        " and Executed_Gtid_Set of SHOW REPLICA STATUS), and what SET gtid_purged added before it."
+    ),
+    why=(
+        "The server shows one set under these names, and it only grows. A row that lacks what was"
+        " executed a moment before is not of that server, or not of that moment: a replica set up"
+        " by it would ask again for groups that its data have."
+    ),
+    undecided_when=(
+        "gtid_executed is not readable, no row of this lineage was accepted before, so that a RESET"
+        " may lie between the readings, or there is no binary log that would show one"
+    ),
+    sources=("WL#9452, F-2.2", "MySQL manual: gtid_executed; SHOW REPLICA STATUS; gtid_purged"),
+    remedy=(
+        "Read gtid_executed, SHOW REPLICA STATUS and log_status by hand. If they agree, fix the"
+        " collector: it has mixed answers of two moments or of two servers. If they do not, take"
+        " no backup's or replica's coordinates from the row."
+    ),
+    verify=(not_executed("lost"), groups("lost")),
+    evidence=ExecutedEvidence,
+    cases={
+        "lost_since_read": Case(
+            "{lost:gtids} {lost:was|were} executed when the answer was begun and {lost:is|are} not"
+            " in its row.",
+            "{executed:gtids}",
+            "gtid_executed of log_status",
+            "{previous:gtids}",
+            "@@gtid_executed and Executed_Gtid_Set, read before it",
+        ),
+        "not_assigned": Case(
+            "SET gtid_purged has added {lost:gtids}, and {lost:is|are} not executed.",
+            "{executed:gtids}",
+            "gtid_executed of log_status",
+            "{previous:gtids}",
+            "SET gtid_purged since the last accepted row",
+        ),
+    },
+)
+def executed_as_shown_before(e: ExecutedEvidence) -> RowAnswer:
+    """Without a binary log nothing shows a RESET."""
+    executed = e.gtid_executed
+    if executed is None:
+        return Undecided(NOT_READ)
+    before = e.previous_gtid_executed
+    if before is None or not e.has_binlog or has_fallen(executed, before, e.fallen):
+        return NOT_APPLICABLE
+    for case, previous in (("lost_since_read", e.read_before), ("not_assigned", e.assigned)):
+        lost = previous - executed
+        if lost:
+            return Broken(
+                case,
+                witness=lost,
+                at=lost.first(3),
+                lost=lost,
+                executed=executed,
+                previous=previous,
+            )
+    return HOLDS
 
 
 @rule(

@@ -496,6 +496,33 @@ class TestNoErrantGtids:
         source.status(f"{A}:1-3")
         assert f"{A}:4-5" == the_only(audit(source, replica), "no_errant_gtids").witness
 
+    @pytest.mark.parametrize(
+        ("assigned", "is_known_since", "errant"),
+        [("3", True, None), ("4", True, "4"), ("1-5", True, "4-5"), ("4", False, None)],
+    )
+    def test_an_assignment_that_the_source_gives_out_before_the_next_row(
+        self, assigned, is_known_since, errant
+    ):
+        """The source has it by then, and the replica has skipped it.
+
+        What is read of the source's log later may have been written before.
+        """
+        source, replica = fleet_of_two()
+        replica.status("", replica.says(source))
+        source.status(f"{A}:1-3")
+        replica.assign(f"{A}:{assigned}")
+        if is_known_since:
+            source.time()
+        source.log(f"{A}:4")
+        source.log(f"{A}:5")
+        replica.status(f"{A}:1-5", replica.says(source), purged=f"{A}:{assigned}")
+        source.status(f"{A}:1-5")
+        output = audit(source, replica)
+        if errant is None:
+            assert names(output) == []
+        else:
+            assert the_only(output, "no_errant_gtids").witness == f"{A}:{errant}"
+
     def test_the_groups_own_gtids_are_not_errant(self):
         """Group Replication numbers under the group's name."""
         source, replica = fleet_of_two()

@@ -409,6 +409,31 @@ def test_a_reset_while_a_server_without_a_log_answers_is_undecided():
     assert "began anew" in result.undecided()["purged_matches_oldest_file"]
 
 
+@pytest.mark.parametrize(("log_bin", "is_told"), [(True, True), (False, True), (False, False)])
+def test_a_reset_while_an_answer_is_read_takes_gtids_out_of_its_row(log_bin, is_told):
+    """Without a binary log nothing shows it. What SET gtid_purged had added before is gone, too."""
+    journal = Journal(log_bin=log_bin)
+    journal.start()
+    if log_bin:
+        journal.binlog.open(1)
+    journal.row(gtid_executed_first="")
+    if log_bin:
+        journal.groups(2)
+    journal.record("gtid_purged", added=f"{UUID_C}:1")
+    before = f"{UUID_A}:1-2,{UUID_C}:1"
+    if is_told:
+        journal.record("binlog_reset")
+    for gtids in (journal.executed, journal.used):
+        gtids.numbers.clear()
+    if log_bin:
+        journal.binlog.gtids.numbers.clear()
+        journal.binlog.open(1)
+    status = [{"Channel_Name": "", "Executed_Gtid_Set": before}]
+    row = journal.row(gtid_executed_first=before, replica_status=status)
+    row["row"]["LOCAL"]["gtid_executed"] = ""
+    assert "executed_as_shown_before" not in audit(journal).broken
+
+
 def test_answers_without_a_row_are_operational_and_undecided():
     """A refusal, a failure and a time-out are reported by their own codes."""
     journal = source()

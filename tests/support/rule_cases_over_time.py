@@ -57,6 +57,37 @@ def leave_out_channel(journal: Journal) -> None:
 
 
 @case()
+def executed_as_shown_before(breaks: bool) -> Journal:
+    """What is read before the row is in the row; of the first row nobody knows."""
+    journal = source()
+    journal.row(gtid_executed_first=f"{UUID_A}:1-9")
+    journal.groups(1).row(gtid_executed_first=f"{UUID_A}:1-{5 if breaks else 4}")
+    return journal
+
+
+@case()
+def executed_as_shown_before__in_status(breaks: bool) -> Journal:
+    """So is what SHOW REPLICA STATUS shows."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    apply(journal, relay, more[0])
+    executed = f"{UUID_C}:1-{5 if breaks else 4}"
+    journal.row(replica_status=journal.replica_status(Executed_Gtid_Set=executed))
+    return journal
+
+
+@case()
+def executed_as_shown_before__assigned(breaks: bool) -> Journal:
+    """What SET gtid_purged adds is executed at once."""
+    journal = source()
+    journal.row()
+    added = f"{UUID_C}:1-{8 if breaks else 7}"
+    journal.record("gtid_purged", added=added)
+    local(journal.row(gtid_purged=f"{UUID_C}:1-7"))["gtid_executed"] += f",\n{UUID_C}:1-7"
+    return journal
+
+
+@case()
 def configured_channels_listed(breaks: bool) -> Journal:
     """RESET REPLICA ALL may have been between the status and the row."""
     journal, _relay, _ = replica()

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 _RETRY_US: Final = 50_000
 _FAR: Final = 1_000_000
+_AHEAD: Final = 12
+"""So many groups are more than a second of load: the source's journal shows that it had not."""
 """Distance of a GNO that no server will reach."""
 _XA_KINDS: Final = (GroupKind.XA_PREPARE, GroupKind.XA_COMMIT)
 
@@ -193,6 +195,28 @@ class PhantomGroupReceived(FleetFault, ActFault):
             gno = channel.source[GtidState].logged.next_free(uuid) + _FAR
             if channel[Receiver].is_connected and queue_phantom(fleet, channel, uuid, gno):
                 self.mark(fleet, channel.replica)
+                return True
+        return False
+
+
+class AssignedAheadOfSource(FleetFault, ActFault):
+    """An operator guesses where the source is: the replica leaves that group out when it comes."""
+
+    number = 263
+    name = "assigned_ahead_of_source"
+    text = "SET gtid_purged on a replica names a GTID that its source has still to give out"
+    must_fire = frozenset({"no_errant_gtids"})
+    heals = False
+    bears_acts = False
+
+    def act(self, fleet: World) -> bool:
+        for channel in leaf_channels(fleet):
+            uuid = channel.source.server_uuid
+            gno = channel.source[GtidState].logged.next_free(uuid) + _AHEAD
+            if channel[Receiver].is_connected and channel.source.is_running:
+                self.mark(fleet, channel.replica)
+                ahead = GtidIntervals.of((uuid, gno, gno))
+                administration.set_gtid_purged(fleet, channel.replica, ahead)
                 return True
         return False
 

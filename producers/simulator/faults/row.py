@@ -85,6 +85,9 @@ class Row:
         for name in ("gtid_executed_first", "gtid_executed_table"):
             if name in self.body:
                 self.body[name] = server_text(GtidSet.parse(self.body[name]) - missing)
+        for status in self.body.get("replica_status", ()):
+            left = GtidSet.parse(status["Executed_Gtid_Set"]) - missing
+            status["Executed_Gtid_Set"] = server_text(left)
 
     def names(self) -> dict[str, Any]:
         """What identifies the collection."""

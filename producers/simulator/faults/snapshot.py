@@ -16,15 +16,22 @@ from tallystick.producers.simulator.faults.logs import (
     is_pure_source,
     union,
 )
-from tallystick.producers.simulator.faults.row import Row, RowFault, newest_group
+from tallystick.producers.simulator.faults.row import (
+    Row,
+    RowFault,
+    newest_group,
+    server_text,
+)
 from tallystick.producers.simulator.server import clients
 from tallystick.producers.simulator.server.binary_log import BinaryLog
+from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
 
 _INTERVAL = re.compile(r":(\d+)-(\d+)")
+_AHEAD: Final = 1_000
 
 
 class TextCorrupted(RowFault):
@@ -190,6 +197,26 @@ class ExecutedAhead(RowFault):
         if not own or not own <= row.executed or (file.number, logged.start) < before.position:
             return False
         row.move_position(file, logged.start)
+        return True
+
+
+class ExecutedOfTwoMoments(RowFault):
+    """A collector asks a proxy, and its first statement is answered by a server that is ahead."""
+
+    number = 264
+    name = "executed_of_two_moments"
+    text = "what a row's collection read first as executed holds groups that the row has not"
+    must_fire = frozenset({"executed_as_shown_before"})
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        """Some numbers that the server gives out later."""
+        del fleet, before
+        own = row.instance.server_uuid
+        if not row.has_position or "gtid_executed_first" not in row.body:
+            return False
+        free = row.instance[GtidState].logged.next_free(own) + _AHEAD
+        first = GtidSet.parse(row.body["gtid_executed_first"])
+        row.body["gtid_executed_first"] = server_text(first | GtidSet.parse(f"{own}:{free}"))
         return True
 
 
