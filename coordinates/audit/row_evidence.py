@@ -298,6 +298,7 @@ def purged_evidence(row: Row) -> PurgedEvidence:
         is_oldest_as_before=oldest == history.oldest_file,
         binary_logs=state.binary_logs,
         closed=binlog.closed,
+        open_end=_open_end(row),
         list_changed=state.binary_logs_changed,
         list_confirmed=state.binary_logs_confirmed,
         gtid_table=state.gtid_table,
@@ -305,6 +306,18 @@ def purged_evidence(row: Row) -> PurgedEvidence:
         prepared_xa=state.prepared_xa,
         executed_first=state.executed_first,
     )
+
+
+def _open_end(row: Row) -> int | None:
+    """Where the last file of the list ends by now; it was read before the row."""
+    state, binlog = row.state, row.binlog
+    if not state.binary_logs or row.baselines.position is None:
+        return None
+    last = state.binary_logs[-1][0]
+    if last in binlog.closed:
+        return binlog.closed[last]
+    is_known = binlog.file_name == last and binlog.end >= 0 and not binlog.offsets_doubtful
+    return binlog.end if is_known else None
 
 
 def _lost_from_log(row: Row) -> GtidSet:

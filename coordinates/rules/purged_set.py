@@ -87,6 +87,8 @@ class PurgedEvidence:
         is_oldest_as_before: Whether it was the oldest at the previous row.
         binary_logs: The server's list, each file's name and length.
         closed: Where files end that the journal has whole.
+        open_end: Where the last file of the list ends in the journal, None not known, or a RESET
+            may lie between the list and the row.
         list_changed: Whether the list was read before and after gtid_purged, and differed.
         list_confirmed: Whether it was read twice, and was the same.
         gtid_table: The table mysql.gtid_executed.
@@ -108,6 +110,7 @@ class PurgedEvidence:
     is_oldest_as_before: bool = False
     binary_logs: Sequence[tuple[str, int]] | None = None
     closed: Mapping[str, int] = field(default_factory=dict)
+    open_end: int | None = None
     list_changed: bool = False
     list_confirmed: bool = False
     gtid_table: GtidSet | None = None
@@ -489,17 +492,22 @@ def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
     family=Family.LOG_FILES,
     severity=Severity.ERROR,
     heals="held",
-    claim="Each binary log file that is closed is as long as the events that were written to it.",
+    claim=(
+        "Each binary log file that is closed is as long as the events that were written to it, and"
+        " the one that was open when the list was read is not longer than it was at the row."
+    ),
     why=(
         "A server appends to the last file of its index alone: one that it has closed with ROTATE"
         " or STOP never changes. A shorter one has lost events that replicas and a recovery to a"
-        " point in time need, a longer one has bytes that the server did not write."
+        " point in time need, a longer one has bytes that the server did not write. Of the open one"
+        " the server shows where it writes, and the list is read before the row."
     ),
     undecided_when=(
         "the list of binary logs or the length of a file was not read, the list changed while it"
         " was read, or the journal does not have a closed file from its beginning to its end, as"
         " after a gap, or after a crash whose recovered end is not known. It holds for a"
-        " file that is longer by the 512 bytes of the header of an encrypted one"
+        " file that is longer by the 512 bytes of the header of an encrypted one, and for an open"
+        " file at the first row of a binary log, before which a RESET may lie"
     ),
     sources=("MySQL manual: SHOW BINARY LOGS Statement; Encrypting Binary Log Files",),
     remedy=(
@@ -516,6 +524,14 @@ def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
             "{size}",
             "SHOW BINARY LOGS",
             "{end}",
+            "events of the file",
+        ),
+        "open_file_longer": Case(
+            "The open binary log file {file} was {size:n byte} long when the list was read, but at"
+            " the row after it its last event ends at {end}.",
+            "{size}",
+            "SHOW BINARY LOGS",
+            "at most {end}",
             "events of the file",
         ),
     },
@@ -535,6 +551,10 @@ def closed_file_length_agrees(e: PurgedEvidence) -> RowAnswer:
             return Broken(
                 "length_differs", witness=f"{file}:{size}", at=file, file=file, size=size, end=end
             )
+    for file, size in e.binary_logs[-1:]:
+        if e.open_end is not None and size > e.open_end + ENCRYPTION_HEADER_LENGTH:
+            longer = {"file": file, "size": size, "end": e.open_end}
+            return Broken("open_file_longer", witness=f"{file}:{size}", at=file, **longer)
     return HOLDS if unseen is None else Undecided(END_UNSEEN, file=unseen)
 
 

@@ -38,6 +38,37 @@ def test_the_active_file_may_grow_while_the_list_is_read():
     assert "holds" == judged(source())
 
 
+@pytest.mark.parametrize("meanwhile", ["nothing", "reset", "gap"])
+def test_an_open_file_may_have_been_longer_before_a_reset(meanwhile):
+    """Between the list and the row, at a first row, or hidden in a gap."""
+    journal = source(9)
+    logs = lengths(journal)
+    if meanwhile == "reset":
+        journal.row(binary_logs=logs)
+        journal.record("binlog_reset")
+        for gtids in (journal.executed, journal.used, journal.binlog.gtids):
+            gtids.numbers.clear()
+        journal.binlog.open(1)
+    elif meanwhile == "gap":
+        journal.row(binary_logs=logs)
+        journal.record("gap")
+    else:
+        logs[-1]["size"] += 9_999
+    journal.row(binary_logs=logs)
+    assert not audit(journal).broken
+
+
+@pytest.mark.parametrize(("longer", "is_broken"), [(512, False), (513, True)])
+def test_a_file_that_was_closed_since_the_list_was_read(longer, is_broken):
+    journal = source()
+    journal.row(binary_logs=lengths(journal))
+    logs = lengths(journal)
+    journal.groups(1).binlog.rotate()
+    logs[-1]["size"] = lengths(journal)[0]["size"] + longer
+    journal.row(binary_logs=logs)
+    assert audit(journal).broken == [RULE] * is_broken
+
+
 def test_behind_a_gap_files_of_before_may_be_others():
     journal = purging()
     journal.record("gap")

@@ -216,6 +216,17 @@ def closed_file_length_agrees__of_an_encrypted_log(breaks: bool) -> Journal:
 
 
 @case()
+def closed_file_length_agrees__of_the_open_one(breaks: bool) -> Journal:
+    """It may be an encrypted one, too."""
+    journal = source()
+    journal.row(binary_logs=lengths(journal))
+    logs = lengths(journal.groups(1))
+    logs[-1]["size"] += 513 if breaks else 512
+    journal.row(binary_logs=logs)
+    return journal
+
+
+@case()
 def owned_disjoint_from_executed(breaks: bool) -> Journal:
     journal = source()
     journal.row(gtid_owned=f"{UUID_A}:{3 if breaks else 4}#17")

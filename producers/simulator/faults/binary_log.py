@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
 from tallystick.coordinates.values.binlog import EventType, log_pos_field
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.binary_log import BinlogFile
+
+_LONGER: Final = 4_096
 
 
 class ServerLogFault(Fault):
@@ -286,6 +288,24 @@ class ClosedFileCut(RowFault):
             for file in row.body.get(name, [])[-2:-1]:
                 file["size"] -= 31
         return True
+
+
+class OpenFileLonger(RowFault):
+    """Somebody has written into the open file, or the list is another server's."""
+
+    number = 265
+    name = "open_file_longer"
+    text = "the list of binary logs shows the open file as longer than it is at the row after it"
+    must_fire = frozenset({"closed_file_length_agrees"})
+    group = FaultGroup.STREAM
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        """By more than what a transaction or a header would explain."""
+        del fleet, before
+        for name in ("binary_logs", "binary_logs_again"):
+            for file in row.body.get(name, [])[-1:]:
+                file["size"] += _LONGER
+        return bool(row.body.get("binary_logs"))
 
 
 class RestartAppends(ServerLogFault):
