@@ -47,6 +47,8 @@ class ChannelRow:
     may_execute_former: bool = False
     """Whether the executed ones may be of an earlier source because nothing of the present one is
     known to be executed: what is right is so of either."""
+    is_connected: bool = False
+    """Whether its receiver is connected: what the source has sent may be under way."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,6 +195,7 @@ class ReplicaComparisons:
             is_filtered=channel.is_filtered,
             former=channel.place(read, executes_former=bool(values.get("executes_former"))),
             may_execute_former=channel.may_execute_former,
+            is_connected=bool(values.get("is_connected")),
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
         if row.executed is not None and row.executed[0] and "executed" not in row.former:

@@ -490,6 +490,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
                 "exec_source_log_pos": executed.position if executed else None,
                 "executes_former": history.former_until is not None,
                 "may_execute_former": history.may_execute_former,
+                "is_connected": channel.receiver is not None and channel.receiver.is_running,
             }
         )
     audit.reporter.fleet_event(

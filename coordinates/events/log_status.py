@@ -83,6 +83,11 @@ class ThreadState:
     since: str = ""
     group: str = ""
 
+    @property
+    def is_running(self) -> bool:
+        """Of a receiver: it is connected."""
+        return not (self.is_stopped or self.is_connecting)
+
 
 class StoredWorker(NamedTuple):
     """A row of slave_worker_info. None: without coordinates, or not readable."""

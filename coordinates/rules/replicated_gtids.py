@@ -101,6 +101,18 @@ SOURCE_LOG_ENDED = reason(
     " before may not have been needed any more",
     Lack.LINEAGE,
 )
+PURGED_UNDER_WAY = reason(
+    "source_purged_under_way",
+    "the receiver is connected, and its source has purged {missing:gtids}: what it has sent and the"
+    " replica has not written yet may be under way",
+    Lack.NEXT_ROW,
+)
+FILE_UNDER_WAY = reason(
+    "source_file_under_way",
+    "the receiver is connected, and its source has purged the file that it reads: what it has sent"
+    " and the replica has not written yet may be under way",
+    Lack.NEXT_ROW,
+)
 PURGED_NOT_SHOWN = reason(
     "source_purged_not_shown",
     "the source's gtid_purged of that time is not known: no row of it shows one, or what its row"
@@ -477,8 +489,10 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
     undecided_when=(
         "the source is not observed, gtid_purged or the channel's retrieved set is not known,"
         " no row of the source comes before the replica's and what the next one shows goes"
-        " beyond the replica, or the source's binary log began anew about then. It holds where a"
-        " channel by position filters, or what the source logged behind that position is not known"
+        " beyond the replica, or the source's binary log began anew about then; or the receiver is"
+        " connected: a purge spares the files that are still to be sent, not what is under way. It"
+        " holds where a channel by position filters, or what the source logged behind that position"
+        " is not known"
     ),
     sources=("WL#9211, note to F-2", "Flink CDC issue 1944", "MySQL manual: gtid_purged"),
     remedy=(
@@ -519,12 +533,18 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     if before is not None and _is_file_gone(row, source, before):
         if _ended(before, source.states.since(ts)):
             return Undecided(SOURCE_LOG_ENDED)
+        if row.is_connected:
+            return Undecided(FILE_UNDER_WAY)
         return against.report_at((_file_purged(row, source, before),))
     if before is None or before.row_ts is None or before.purged is None:
         return _purged_by_next_row(source, row)
     missing = _needed(before.purged - row.has, row, source, before)
     if missing and _ended(before, source.states.since(ts)):
         return Undecided(SOURCE_LOG_ENDED)
+    sure = missing - (before.logged - before.declared) if row.is_connected else missing
+    if missing and not sure:
+        return Undecided(PURGED_UNDER_WAY, missing=missing)
+    missing = sure
     fresh = missing - against.memory.reported
     if not fresh:
         return against.nothing_new(missing)

@@ -1224,6 +1224,44 @@ class TestPurgedNotNeeded:
         source.status()
         assert names(audit(source, replica)) == ["purged_not_needed"] * is_gone
 
+    @pytest.mark.parametrize("auto_position", [True, False])
+    @pytest.mark.parametrize("gtids", [True, False])
+    def test_what_a_connected_receiver_has_not_written_yet_may_be_under_way(
+        self, gtids, auto_position
+    ):
+        """A purge spares the file that is being sent; what was sent, the receiver may not have."""
+        source, replica = fleet_of_two(groups=0, auto_position=auto_position)
+        file = source.file_name
+        source.log(*([f"{A}:1", f"{A}:2"] if gtids else ["", ""]))
+        source.rotate(f"{A}:1-2" if gtids else "")
+        source.fleet_event(FleetEventKind.PURGED, **source._place())
+        executed = f"{A}:1-2" if gtids else ""
+        source.status(executed, purged=executed)
+        at = {"read_source_log_file": file, "read_source_log_pos": end_of(1)}
+        received = f"{A}:1" if gtids else ""
+        said = replica.says(source, received, auto_position=auto_position, **at)
+        replica.status(received, said | {"is_connected": True})
+        source.status(executed, purged=executed)
+        is_needed = gtids or not auto_position
+        code = "source_purged_under_way" if gtids else "source_file_under_way"
+        output = audit(source, replica)
+        assert names(output) == []
+        found = [seen.reason for seen in output.observations if "purged_not_needed" in seen.rules]
+        assert found == [code] * is_needed
+        replica.status(received, said)
+        source.status(executed, purged=executed)
+        assert names(audit(source, replica)) == ["purged_not_needed"] * is_needed
+
+    def test_what_was_assigned_is_not_under_way(self):
+        """The head of the source's next file lists it, too."""
+        source, replica = fleet_of_two()
+        source.assign(f"{C}:1")
+        source.rotate(f"{A}:1-3,{C}:1")
+        source.status(f"{A}:1-3,{C}:1", purged=f"{C}:1")
+        replica.status(f"{A}:1-3", replica.says(source) | {"is_connected": True})
+        source.status(f"{A}:1-3,{C}:1", purged=f"{C}:1")
+        assert names(audit(source, replica)) == ["purged_not_needed"]
+
     @pytest.mark.parametrize("has", ["", f",{C}:1-5"])
     def test_assigned_gtids_are_purged(self, has):
         """SET gtid_purged on the source alone: no receiver that lacks them connects any more."""
