@@ -209,8 +209,9 @@ class Baselines:
             channel.executed = channel.passed_with = None
             channel.may_execute_former = True
         on_disk = [self.numbers[n] for n in ("flushed", "LSN_checkpoint") if n in self.numbers]
-        self.numbers.pop("LSN", None)
-        self.fallen.pop("lsn.LSN", None)
+        for name in ("LSN", "written", "current"):
+            self.numbers.pop(name, None)
+            self.fallen.pop(f"lsn.{name}", None)
         if on_disk:
             self.numbers["LSN"] = max(on_disk)
 

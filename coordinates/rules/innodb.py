@@ -80,7 +80,7 @@ class RedoEvidence:
         values = {
             "LSN": self.lsn,
             "LSN_checkpoint": self.lsn_checkpoint,
-            "flushed": self.innodb.get("flushed"),
+            **{name: self.innodb.get(name) for name in ("flushed", "written", "current")},
         }
         return {name: value for name, value in values.items() if value is not None}
 
@@ -129,9 +129,9 @@ def lsn_order(e: RedoEvidence) -> RowAnswer:
     """Between two statements the log grows, and while SHOW GLOBAL STATUS runs."""
     if e.lsn is None:
         return Undecided(NO_LSN)
-    status = ((name, e.innodb.get(name)) for name in ("checkpoint", "flushed", "current"))
+    names = ("checkpoint", "flushed", "written", "current")
     shown = [("LSN_checkpoint", e.lsn_checkpoint, "log_status"), ("LSN", e.lsn, "log_status")]
-    shown += [(name, lsn, "the status variables") for name, lsn in status]
+    shown += [(name, e.innodb.get(name), "the status variables") for name in names]
     compared = [("first LSN", LSN_MIN, *each) for each in shown]
     if e.lsn_checkpoint is not None:
         compared.append(("LSN_checkpoint", e.lsn_checkpoint, "LSN", e.lsn, "log_status"))
@@ -261,8 +261,8 @@ def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
     severity=Severity.CRITICAL,
     heals="data",
     claim=(
-        "Current, checkpoint and flushed LSN never fall in one data lineage, across restarts"
-        " and crashes too."
+        "Current, checkpoint, written and flushed LSN never fall in one data lineage, across"
+        " restarts and crashes too."
     ),
     why=(
         "The LSN counts all redo since the data directory was made; recovery goes on after"

@@ -1,8 +1,9 @@
-"""LSNs: where in a block they may lie."""
+"""LSNs: where in a block they may lie, and those of the status variables over time."""
 
 import pytest
 
 from tallystick.coordinates.values.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
+from tests.support.journals import Journal, audit
 
 
 @pytest.mark.parametrize(
@@ -19,3 +20,26 @@ def test_the_first_lsn_opens_a_block():
     """A new log starts at a border, so the first legal LSN is behind that block's header."""
     assert LSN_MIN % BLOCK_LENGTH == 0
     assert lsn_offset_is_legal(LSN_MIN + 12)
+
+
+@pytest.mark.parametrize("name", ["flushed", "written", "current"])
+@pytest.mark.parametrize("meanwhile", ["nothing", "stop", "crash"])
+def test_a_status_variable_never_falls(name, meanwhile):
+    """A crash takes what was not flushed, and nothing else does."""
+    journal = Journal().begin()
+    lsns = dict.fromkeys(("checkpoint", "flushed", "written", "current"), journal.lsn)
+    journal.row(innodb=lsns)
+    if meanwhile != "nothing":
+        if meanwhile == "stop":
+            journal.record("stop")
+        journal.start(crashed=meanwhile == "crash")
+        journal.binlog.open(2)
+    journal.row(innodb=lsns | {name: lsns[name] - 512})
+    is_legal = meanwhile == "crash" and name != "flushed"
+    assert audit(journal).broken == ([] if is_legal else ["lsn_monotone"])
+
+
+def test_the_written_lsn_is_behind_the_first_one():
+    journal = Journal().begin()
+    journal.row(innodb={"written": LSN_MIN - 1})
+    assert audit(journal).broken == ["lsn_order"]
