@@ -430,6 +430,13 @@ def _stored_in(
     return values
 
 
+def written_group(
+    relay: RelayReader, applied: LogCoordinates | None, source: LogCoordinates | None
+) -> GroupEnd | None:
+    """What ends at relay coordinates that are written to a repository beside source coordinates."""
+    return _group_end(relay, applied, source, None)
+
+
 def _group_end(
     relay: RelayReader,
     applied: LogCoordinates | None,

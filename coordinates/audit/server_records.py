@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tallystick.coordinates.audit.baselines import MasterInfoWrite
+from tallystick.coordinates.audit.channel_evidence import written_group
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance_state import InstanceState
 from tallystick.coordinates.audit.reporter import Reporter
@@ -18,11 +19,17 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.backup_coordinates import judge_backup
+from tallystick.coordinates.rules.channel import judge_pair
 from tallystick.coordinates.rules.columns import same_family
 from tallystick.coordinates.rules.executed_set import COMMITS_IN_DOUBT, CRASHED_WITHOUT_REDO
-from tallystick.coordinates.rules.info_repositories import stored_source
+from tallystick.coordinates.rules.info_repositories import stored_pair, stored_source
 from tallystick.coordinates.rules.online_backup import judge_metadata_change
-from tallystick.coordinates.rules.outcomes import Undecided
+from tallystick.coordinates.rules.outcomes import Broken, Undecided
+from tallystick.coordinates.rules.replication_info import (
+    GROUP_FORGOTTEN,
+    relay_info_coordinates_paired,
+)
+from tallystick.coordinates.rules.worker_positions import torn_worker, worker_positions_end_groups
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -311,10 +318,27 @@ class ServerRecordReader(InstanceState):
     def _info_written(self, body: dict[str, Any], ts: int) -> None:
         self.repositories.written(body)
         self.info_write_steps.written(body)
+        self._judge_written_pair(body)
         if body.get("table") == "slave_master_info":
             self.collections.progress("positions_flushed")
             self._master_info_written(body)
         self.backup_lock_freeze.info_written(body, ts)
+
+    def _judge_written_pair(self, body: dict[str, Any]) -> None:
+        """Relay and source coordinates are written together: at the end of one group."""
+        name, table = str(body.get("channel", "")).lower(), str(body["table"])
+        (at, source), relay = stored_pair(table, body["row"]), self.relays.get(name)
+        if at is None or source is None or relay is None:
+            return
+        group = written_group(relay, at, source)
+        answer = judge_pair(group, at, source, GROUP_FORGOTTEN)
+        if not isinstance(answer, Broken):
+            return
+        rule = relay_info_coordinates_paired
+        if table == "slave_worker_info":
+            rule = worker_positions_end_groups
+            answer = torn_worker(body["row"].get("Id"), at, source, answer.data["end"])
+        self.reporter.broken(rule, answer, at=f"write of {at}", channel=name)
 
     def _master_info_written(self, body: dict[str, Any]) -> None:
         """A row that waits was read before this write: nothing is known at its instant.

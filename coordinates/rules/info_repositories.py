@@ -225,6 +225,13 @@ def stored_source(row: Any) -> LogCoordinates | None:
     return None if values is None else _parsed(values)
 
 
+def stored_pair(table: str, row: Any) -> tuple[LogCoordinates | None, LogCoordinates | None]:
+    """The relay and the source coordinates in a row of an applier or of one of its workers."""
+    relay_info = "slave_relay_log_info"
+    values = None if table == "slave_master_info" else _values(relay_info, row)
+    return (None, None) if values is None else (_parsed(values[:2]), _parsed(values[2:]))
+
+
 def _values(table: str, row: Any) -> Values | None:
     """The coordinates of a row; None where some are missing."""
     if not isinstance(row, dict) or table not in _COLUMNS:

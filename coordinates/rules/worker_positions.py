@@ -179,15 +179,7 @@ def _judge(w: WorkerPosition, e: WorkersEvidence) -> RowAnswer:
     if w.ends_no_group:
         return Broken("no_group", witness=w.relay, **values)
     if w.others is not None:
-        relay_end, source_end = w.others
-        return Broken(
-            "torn",
-            witness=f"{w.relay} with {w.source}",
-            source=w.source,
-            relay_end=relay_end,
-            source_end=source_end,
-            **values,
-        )
+        return torn_worker(w.number, w.relay, w.source, w.others[1], w.others[0])
     return _judge_read(w.source, e, values)
 
 
@@ -205,3 +197,30 @@ def _judge_read(
     if source.position >= WRAP:
         return Undecided(POSITION_WRAPPED)
     return Broken("beyond_read", witness=source, source=source, read=e.read, **values)
+
+
+def torn_worker(
+    number: int,
+    relay: LogCoordinates,
+    source: LogCoordinates,
+    source_end: LogCoordinates,
+    relay_end: LogCoordinates | None = None,
+) -> Broken:
+    """A worker pairs coordinates of two groups; one ends at ``source_end``, in the relay log too.
+
+    Args:
+        number: The worker's.
+        relay: What it has of the relay log.
+        source: What it has of the source's binary log.
+        source_end: Where the group that ends at one of them ends in the source's binary log.
+        relay_end: Where in the relay log, None at ``relay``.
+    """
+    return Broken(
+        "torn",
+        witness=f"{relay} with {source}",
+        number=number,
+        relay=relay,
+        source=source,
+        relay_end=relay_end or relay,
+        source_end=source_end,
+    )

@@ -208,6 +208,17 @@ def relay_info_coordinates_paired__of_another_log(breaks: bool) -> Journal:
 
 
 @case()
+def relay_info_coordinates_paired__written(breaks: bool) -> Journal:
+    """What is written with a group names it, whatever the table has at the next row."""
+    journal, relay, _ = replica()
+    [stored] = relay_info(relay)
+    stored["Master_log_pos"] -= 300 if breaks else 0
+    write = {"table": "slave_relay_log_info", "reason": "xid", "row": stored}
+    journal.record("info_write", channel="", **write)
+    return journal
+
+
+@case()
 def relay_info_updated_with_commit(breaks: bool) -> Journal:
     journal, relay, more = replica(replica_parallel_workers=0)
     stored = relay_info(relay)
@@ -577,3 +588,14 @@ def worker_positions_end_groups__read(breaks: bool) -> Journal:
     """The relay log may be of a name that is not known; the source's position had been read."""
     names = {"Relay_log_name": "host-relay.000001", "Checkpoint_relay_log_name": ""}
     return with_worker(names | {"Master_log_pos": int(breaks)})
+
+
+@case()
+def worker_positions_end_groups__written(breaks: bool) -> Journal:
+    """As a worker writes it with its group."""
+    journal, relay, _ = replica()
+    stored = worker_row(relay)
+    stored["Master_log_pos"] -= 300 if breaks else 0
+    write = {"table": "slave_worker_info", "reason": "xid", "row": stored}
+    journal.record("info_write", channel="", **write)
+    return journal
