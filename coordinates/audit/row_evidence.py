@@ -314,9 +314,10 @@ def _open_end(row: Row) -> int | None:
     if not state.binary_logs or row.baselines.position is None:
         return None
     last = state.binary_logs[-1][0]
-    if last in binlog.closed:
-        return binlog.closed[last]
-    is_known = binlog.file_name == last and binlog.end >= 0 and not binlog.offsets_doubtful
+    if binlog.file_name != last:
+        return binlog.closed.get(last)
+    # In one that was closed a server goes on only by the breach of another rule.
+    is_known = binlog.end >= 0 and not binlog.offsets_doubtful and last not in binlog.closed
     return binlog.end if is_known else None
 
 
