@@ -159,6 +159,11 @@ class ReplicaChannel:
         """Whether the channel is of the kind that has one."""
         return not self.name.startswith(GROUP_REPLICATION)
 
+    @property
+    def is_of_group(self) -> bool:
+        """Whether all members of a group send it: its Source_UUID is no server's."""
+        return self.name == f"{GROUP_REPLICATION}applier"
+
     def change_source(self, body: Mapping[str, Any]) -> None:
         """CHANGE REPLICATION SOURCE."""
         uuid = body.get("source_uuid")
@@ -176,9 +181,10 @@ class ReplicaChannel:
         """A row names the server that sends: what was queued since the last row may be of both."""
         before = self.source_uuid
         self.source_uuid = uuid or before
-        self.source_instance = instance or self.source_instance
         if before in (None, self.source_uuid):
+            self.source_instance = instance or self.source_instance
             return
+        self.source_instance = instance
         self._leave_source()
         for run in self.runs:
             run.base_name = None

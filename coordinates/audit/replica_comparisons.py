@@ -152,7 +152,8 @@ class ReplicaComparisons:
     def _channel_listed(self, member: Member, values: dict[str, Any], ts: int) -> ReplicaChannel:
         channel = member.replica.channel(values["channel"])
         channel.is_listed = True
-        channel.find_source((values["source_uuid"] or "").lower(), values["source_instance"])
+        uuid = "" if channel.is_of_group else values["source_uuid"] or ""
+        channel.find_source(uuid.lower(), values["source_instance"])
         channel.source_server_id = values.get("source_server_id")
         channel.is_filtered = channel.is_filtered or bool(values["filtered"])
         channel.auto_position = bool(values["auto_position"])

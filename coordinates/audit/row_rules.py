@@ -410,10 +410,34 @@ def _follow_relay(
         # A new connection by GTID set begins at an earlier file, and Exec_Source_Log_Pos follows
         # when the applier comes there.
         history.executed = None
+    _follow_source(state, relay, history)
+    if history.former_until is not None:
+        history.executed = None
+        if not same_family(history.former_until, state.relay):
+            history.former_until = None
+        elif state.applied is not None and history.former_until <= state.applied:
+            history.began_at, history.passed_with = history.former_until, None
+            history.may_execute_former, history.former_until = True, None
+    if relay is not None and relay.is_of_one_source:
+        history.may_execute_former = False
+    _follow_unseen(state, history)
+
+
+def _follow_source(
+    state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
+) -> None:
+    """Note up to where the relay log is of the source that the channel had before."""
     if None not in (history.source_uuid, state.source_uuid) and (
         history.source_uuid != state.source_uuid
     ):
+        # Behind the address, or after an automatic failover: the instance that was named is not it.
+        history.source_instance = None
         history.is_left, history.left_at = True, history.relay
+        if relay is not None:
+            relay.is_of_one_source = False
+    if history.is_left and relay is not None and relay.is_of_one_source:
+        # A change that a record tells of, after which the relay log was seen to begin anew.
+        history.is_left, history.left_at = False, None
     if history.is_left:
         # The receiver alone may be pointed elsewhere: then the relay log goes on, and the applier
         # is in what the source before has sent.
@@ -425,16 +449,6 @@ def _follow_relay(
         ):
             history.former_until = relay_at
         history.is_left, history.left_at = False, None
-    if history.former_until is not None:
-        history.executed = None
-        if not same_family(history.former_until, state.relay):
-            history.former_until = None
-        elif state.applied is not None and history.former_until <= state.applied:
-            history.began_at, history.passed_with = history.former_until, None
-            history.may_execute_former, history.former_until = True, None
-    if relay is not None and relay.is_of_one_source:
-        history.may_execute_former = False
-    _follow_unseen(state, history)
 
 
 def _follow_unseen(state: ChannelState, history: ChannelBaselines) -> None:

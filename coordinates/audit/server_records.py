@@ -295,8 +295,10 @@ class ServerRecordReader(InstanceState):
                 self.baselines.unseen_channel_left = True
             self.baselines.remove_channel(name, waiting)
         elif action == "change_source":
-            channel.source_uuid = body.get("source_uuid", channel.source_uuid)
-            channel.source_instance = body.get("source_instance")
+            instance = body.get("source_instance")
+            is_other = instance is not None and instance != channel.source_instance
+            known = None if is_other else channel.source_uuid
+            channel.source_uuid, channel.source_instance = body.get("source_uuid", known), instance
             channel.auto_position = bool(body.get("auto_position", True))
             channel.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
             if left_uuid is not None and channel.source_uuid != left_uuid:

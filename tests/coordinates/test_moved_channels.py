@@ -1,0 +1,118 @@
+"""Channels that are moved to another source, told as journals of several servers."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.rules.explanation import explain
+from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal, Record, RelayLog
+
+Fleet = tuple[Journal, Journal, Journal]
+
+
+def told(*journals: Journal) -> AuditResult:
+    records = sorted((one for each in journals for one in each.records), key=lambda one: one["ts"])
+    return audit_history(blocks_from_lines(map(json.dumps, records), end_heartbeats=True))
+
+
+def pass_time(*journals: Journal, seconds: float = 20) -> None:
+    """All journals come to one time."""
+    ts = max(one.ts for one in journals) + int(seconds * 1_000_000)
+    for each in journals:
+        each.ts = ts
+        each.record("heartbeat")
+
+
+def take(replica: Journal, relay: RelayLog, groups: list[list[Record]]) -> None:
+    """Receive and apply groups."""
+    for group in groups:
+        relay.copy(group)
+        origin = {key: group[0][key] for key in ("server_id", "original_commit_timestamp")}
+        replica.binlog.group(group[0]["gtid"], **origin)
+
+
+def follow(replica: Journal, source: Journal, *, by_gtids: bool = True) -> RelayLog:
+    change = {"source_instance": source.instance, "source_uuid": source.uuid}
+    replica.record("channel", channel="", action="change_source", auto_position=by_gtids, **change)
+    for thread in ("receiver", "applier"):
+        replica.record("channel", channel="", action=f"start_{thread}")
+    return replica.relay()
+
+
+def answer(*journals: Journal, source: Journal, by_gtids: bool = True) -> None:
+    """All answer, the replica, whose source is named, first."""
+    status = {"Source_UUID": source.uuid, "Auto_Position": int(by_gtids)}
+    for each in journals:
+        each.row(replica_status=each.replica_status(**status), gtid_owned="")
+    pass_time(*journals)
+
+
+def chain(*, by_gtids: bool) -> Fleet:
+    """A source with five groups, its replica that has all, and a replica of that with three."""
+    source, middle = Journal("s"), Journal("m", UUID_B, 2)
+    replica = Journal("r", UUID_C, 3)
+    for each in (source, middle, replica):
+        each.begin()
+    source.groups(5)
+    for each, of, count in ((middle, source, 5), (replica, middle, 3)):
+        pass_time(source, middle, replica)
+        relay = follow(each, of, by_gtids=by_gtids)
+        relay.connect()
+        take(each, relay, of.binlog.groups[:count])
+    pass_time(source, middle, replica)
+    return source, middle, replica
+
+
+@pytest.mark.parametrize("first", [3, 4])
+def test_a_replica_is_moved_up_by_position(first: int) -> None:
+    """Its intermediate source died. A group further leaves out one that nothing will bring."""
+    source, middle, replica = chain(by_gtids=False)
+    answer(replica, source, source=middle, by_gtids=False)
+    relay = follow(replica, source, by_gtids=False)
+    relay.open(2)
+    begin = source.binlog.groups[first][0]
+    relay.connect(position=begin["start"])
+    take(replica, relay, source.binlog.groups[first:])
+    pass_time(source, replica)
+    for _ in range(2):
+        answer(replica, source, source=source, by_gtids=False)
+    found = [(one.rule, one.witness) for one in told(source, middle, replica).findings]
+    lost = [("applied_relay_gtids_executed", f"{UUID_A}:4")]
+    assert found == lost * (first == 4)
+
+
+@pytest.mark.parametrize("promoted_has", [2, 3])
+def test_rows_alone_say_which_server_is_behind_the_address(promoted_has: int) -> None:
+    """SOURCE_CONNECTION_AUTO_FAILOVER, or a virtual address, and no CHANGE REPLICATION SOURCE."""
+    source, promoted = Journal("s"), Journal("t", UUID_B, 2)
+    replica = Journal("r", UUID_C, 3)
+    for each in (source, promoted, replica):
+        each.begin()
+    source.groups(3)
+    pass_time(source, promoted, replica)
+    for each, count in ((promoted, promoted_has), (replica, 3)):
+        relay = follow(each, source)
+        relay.connect()
+        take(each, relay, source.binlog.groups[:count])
+    pass_time(source, promoted, replica)
+    answer(replica, promoted, source, source=source)
+    promoted.record("channel", channel="", action="reset_all")
+    promoted.relays.clear()
+    promoted.groups(1)
+    pass_time(source, promoted, replica)
+    relay = replica.relays[""]
+    relay.rotate()
+    relay.connect()
+    take(replica, relay, promoted.binlog.groups[-1:])
+    for _ in range(2):
+        answer(replica, promoted, source=promoted)
+    result = told(source, promoted, replica)
+    lost = (
+        f"The replica has executed {UUID_A}:3, which its source t has neither executed nor logged."
+    )
+    assert [explain(one).sentence for one in result.findings] == [lost] * (promoted_has == 2)
+    assert "source_is_another_server" not in {one.reason for one in result.observations}
