@@ -80,7 +80,7 @@ class MemberRow:
     Attributes:
         executed: Everything; `assigned` of it came by SET gtid_purged.
         own: What it has numbered itself.
-        is_attached: Whether it has a channel.
+        is_attached: Whether it has a channel, other than those of its group.
         cluster: None not known.
         group_uuid: Of its replication group, None: it is in none.
     """

@@ -118,7 +118,7 @@ class ReplicaComparisons:
                 executed,
                 replica.assigned,
                 GtidSet(chain.from_iterable(own)),
-                bool(listed),
+                any(channel.has_source for channel in channels),
                 timeline.cluster,
                 timeline.group_uuid,
             )

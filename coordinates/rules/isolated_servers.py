@@ -61,13 +61,15 @@ REST_MAY_LAG = reason(
     heals="held",
     claim=(
         "An instance without a channel, from which nobody replicates, has executed nothing that"
-        " the rest of its cluster lacks while they have gone on without it."
+        " the rest of its cluster lacks while they have gone on without it; of a member of a"
+        " replication group, no GTID of its own server_uuid that the other members lack."
     ),
     why=(
         "Nothing that it has executed will ever reach the others, and nothing of theirs will reach"
         " it. So ends a failover that lost transactions, or whose old source still accepts writes:"
         " they are nowhere but on the server that was replaced. A server that was detached in"
-        " order has what all others have, or is behind them."
+        " order has what all others have, or is behind them. A member of a running group numbers"
+        " under the group's name; under its own it was written to outside the group."
     ),
     undecided_when=(
         "no cluster is declared, here or for the others of the same history; not everything is"
@@ -78,6 +80,7 @@ REST_MAY_LAG = reason(
     sources=(
         "MySQL manual: Switching Sources During Failover",
         "MySQL manual: RESET REPLICA ALL",
+        "MySQL manual: Group Replication, Transactions and Failover; Distributed Recovery",
     ),
     remedy=(
         "Keep clients off the server. Look up the groups in its binary log. If their changes shall"
@@ -98,6 +101,22 @@ REST_MAY_LAG = reason(
             "what {members:list} {members:has|have} executed, logged or purged at that time or"
             " later",
         ),
+        "only_in_member": Case(
+            "The member of replication group {group} has executed {witness:gtids}, which no other"
+            " member has ({members:list}), and lacks {theirs:gtids} of the group.",
+            "{witness:gtids}",
+            "gtid_executed of {instance}",
+            "at least {witness:this GTID|these GTIDs}; {members:it has|they have} {theirs:gtids},"
+            " which this server lacks",
+            "what {members:list} {members:has|have} executed, logged or purged at that time or"
+            " later",
+            remedy=(
+                "Keep clients off the server: it was written to outside the group, which will not"
+                " let it join again with transactions that the others do not have. Look up the"
+                " groups in its binary log, repeat on the group what shall be kept, and make the"
+                " server anew by a clone or a backup of another member."
+            ),
+        ),
     },
 )
 def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
@@ -106,7 +125,7 @@ def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
     Whoever may replicate from it has until the deadline to show it.
     """
     fleet, ts = against.fleet, row.at.ts
-    if row.is_attached or row.group_uuid is not None or not row.own:
+    if row.is_attached or not row.own:
         return HOLDS
     names = fleet.keys_of(row.instance_id, ts)
     naming = [o for o in fleet.naming(names, row.instance_id) if _may_be_of(row.cluster, o)]
@@ -116,6 +135,8 @@ def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
             return HOLDS
     if not against.is_overdue:
         return Waiting(NOT_REACHED)
+    if row.group_uuid is not None:
+        return _within_group(row, against, row.group_uuid)
     for other in fleet.all(but=row.instance_id) if row.cluster is not None else ():
         if other.cluster == row.cluster and other.states.knowing(ts) is None:
             return Waiting(MEMBER_UNKNOWN, member=other.instance_id)
@@ -131,6 +152,38 @@ def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
         return HOLDS
     same = [one for one in known if row.cluster is not None and one[0].cluster == row.cluster]
     return _against_members(row, against, rest, same or known, is_declared=bool(same))
+
+
+def _within_group(row: MemberRow, against: Against, group_uuid: str) -> Compared:
+    """What a member has written outside its group, which numbers by its name what is in it."""
+    ts, has = row.at.ts, GtidSet.EMPTY
+    others = [o for o in against.fleet.all(but=row.instance_id) if o.group_uuid == group_uuid]
+    states = [(one.instance_id, one.states.knowing(ts)) for one in others]
+    for _, state in states:
+        has = has if state is None else has | state.known
+    # Who makes the group has written before it, and the others fetch that before anything else.
+    rest, theirs = row.own - has, has.restrict(group_uuid) - row.executed
+    if not rest or not theirs:
+        return HOLDS
+    for name, state in states:
+        if state is None:
+            return Waiting(MEMBER_UNKNOWN, member=name)
+        if against.may_be_of_another_log(state, ts):
+            return Undecided(MEMBER_UNKNOWN, member=name)
+    fresh = rest - against.memory.reported
+    if not fresh:
+        return STILL_BROKEN
+    return against.report(
+        fresh,
+        Broken(
+            "only_in_member",
+            witness=fresh,
+            at=f"{first_of(fresh)} against {group_uuid}",
+            group=group_uuid,
+            members=sorted(name for name, _ in states),
+            theirs=theirs,
+        ),
+    )
 
 
 def _against_members(

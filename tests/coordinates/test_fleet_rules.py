@@ -2809,3 +2809,64 @@ class TestIsolatedWithinCluster:
         output = audit(source, promoted, replica)
         assert names(output) == [RULE]
         assert outcome_of(output) == "holds"
+
+
+GROUP = "99999999-0000-0000-0000-000000000009"
+
+
+def members_of_a_group(
+    own: str, *, others: str, last: int = 3, unseen: bool = False
+) -> list[Journal]:
+    """Three members; the first has group transactions 1-2, the others up to `last`.
+
+    Args:
+        own: What the first has of its own GTIDs.
+        others: What the others have of those.
+        last: How far the others are in the group.
+        unseen: Whether the third never answers.
+    """
+    clock = Clock()
+    three = [Journal(clock, n, u, i) for i, (n, u) in enumerate(zip("srt", (A, B, C), strict=True))]
+    for journal in three:
+        journal.boot(group_replication_group_name=GROUP)
+        journal.open_file()
+    applier = {"channel": "group_replication_applier", "source_uuid": GROUP}
+    for journal in (*three, *three):
+        if unseen and journal is three[2]:
+            continue
+        first = journal is three[0]
+        parts = [f"{A}:{own if first else others}", f"{GROUP}:1-{2 if first else last}"]
+        said = journal.says(None, f"{GROUP}:1-2", **applier)
+        journal.status(",".join(one for one in parts if not one.endswith(":")), said)
+    return three
+
+
+class TestMembersOfAGroup:
+    """Rule 145 of those that a replication group connects."""
+
+    @pytest.mark.parametrize(
+        ("own", "others", "last", "expected"),
+        [
+            ("1-5", "1-4", 3, "broken"),
+            ("1-5", "1-5", 3, "holds"),  # written before the group was made
+            ("1-5", "", 2, "holds"),  # the others are still to fetch that
+            ("", "", 3, "holds"),  # it lags
+        ],
+    )
+    def test_what_was_written_outside_the_group(self, own, others, last, expected):
+        output = audit(*members_of_a_group(own, others=others, last=last))
+        assert names(output) == [RULE] * (expected == "broken")
+        assert outcome_of(output) == expected
+        for finding in output.findings:
+            assert (finding.case, finding.witness) == ("only_in_member", f"{A}:5")
+            assert finding.data["members"] == ["r", "t"]
+            assert finding.data["theirs"] == f"{GROUP}:3"
+
+    def test_a_member_that_never_answered_may_have_it(self):
+        output = audit(*members_of_a_group("1-5", others="", unseen=True))
+        assert outcome_of(output) == "member_unknown"
+
+    def test_the_groups_channel_has_no_server_as_its_source(self):
+        """The group's name is its Source_UUID in performance_schema."""
+        output = audit(*members_of_a_group("1-5", others="1-5"))
+        assert [one.reason for one in output.observations] == []
