@@ -38,7 +38,8 @@ BACKUP_LOCK_PROTOCOL = register(
         heals="never",
         claim=(
             "A session takes LOCK TABLES FOR BACKUP before LOCK BINLOG FOR BACKUP, releases them in"
-            " reverse, and holds neither when its backup has ended."
+            " reverse, and holds none of them, nor LOCK INSTANCE FOR BACKUP or FLUSH TABLES WITH"
+            " READ LOCK, when its backup has ended."
         ),
         why=(
             "A non-transactional change holds its table while it waits to log itself: who holds the"
@@ -87,6 +88,12 @@ BACKUP_LOCK_PROTOCOL = register(
 )
 
 _SESSIONS_MAX = 64
+
+
+def _statement(lock: str) -> str:
+    """What takes a lock."""
+    is_global = lock == "global_read"
+    return "FLUSH TABLES WITH READ LOCK" if is_global else f"LOCK {lock.upper()} FOR BACKUP"
 
 
 @dataclass(slots=True)
@@ -160,7 +167,7 @@ class BackupLockProtocol:
         """The locks that are held."""
         for name, session in self._sessions.items():
             for lock, since in session.held.items():
-                what = f"LOCK {lock.upper()} FOR BACKUP of session {name or 'unknown'}"
+                what = f"{_statement(lock)} of session {name or 'unknown'}"
                 yield Unended(BACKUP_LOCK_PROTOCOL, what, since, lock == "binlog")
 
     def _forget_one(self) -> None:
@@ -228,7 +235,7 @@ class BackupLockProtocol:
             for other in any_other:
                 self._doubt(other, self._sessions.pop(other))
         elif session is not None and session.held:
-            held = [f"LOCK {lock.upper()} FOR BACKUP" for lock in session.held]
+            held = [_statement(lock) for lock in session.held]
             broken = Broken(
                 "ended_with_locks",
                 witness=" and ".join(held),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tallystick.coordinates.rules.explanation import explain
 from tests.support.journals import Journal, Record, audit
 
 
@@ -156,3 +157,22 @@ def test_sessions_that_are_forgotten_hide_nothing(monkeypatch: pytest.MonkeyPatc
     result = audit(journal)
     named = {check.rule for check in result.cuts[0].undecided if check.reason == "steps_forgotten"}
     assert "no_metadata_change_during_backup" in named
+
+
+@pytest.mark.parametrize(
+    ("lock", "statement"),
+    [
+        ("global_read", "FLUSH TABLES WITH READ LOCK"),
+        ("instance", "LOCK INSTANCE FOR BACKUP"),
+    ],
+)
+def test_a_lock_is_named_by_its_statement(lock: str, statement: str) -> None:
+    """Of a backup that says that it has ended while its session holds it."""
+    journal = Journal().begin().groups(2)
+    journal.record(**{**_instance_lock("lock", 7), "lock": lock})
+    journal.record("backup", step="begin", backup_id="monday", session=7)
+    journal.record(**_end())
+    [finding] = audit(journal).findings
+    assert explain(finding).sentence == (
+        f"Backup monday ended while its session 7 held {statement}."
+    )
