@@ -232,17 +232,36 @@ class RestoreMade:
         body: The summary as the restored server has it: the ``restore`` record.
         server_uuid: The restored server's own, None not known.
         is_fresh: Whether it has neither logged nor received anything yet.
+        given: What SET gtid_purged has given it since its data were replaced.
+        again: What it has logged since, though `body` has it as executed.
     """
 
     at: JournalPosition
     body: dict[str, Any]
     server_uuid: str | None
     is_fresh: bool
+    given: GtidSet = GtidSet.EMPTY
+    again: GtidSet = GtidSet.EMPTY
 
     @property
     def backup_id(self) -> str:
         """Which image."""
         return str(self.body["backup_id"])
+
+
+@dataclass(frozen=True, slots=True)
+class RestoredServer:
+    """What is known of a restored server beside what it has logged.
+
+    Attributes:
+        server_uuid: Its own, None not known.
+        given: What SET gtid_purged has given it since its data were replaced.
+        has_binlog: log_bin, as of its last start.
+    """
+
+    server_uuid: str | None
+    given: GtidSet
+    has_binlog: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +275,7 @@ class RecoveryMade:
         is_ordered: Whether groups must be logged in the order of the log that is replayed.
         resumed: Where in that log the replays before this one have ended, None: it is the first.
         excluded: What this one and those before it left out on purpose.
+        server: The restored server.
     """
 
     at: JournalPosition
@@ -265,6 +285,7 @@ class RecoveryMade:
     is_ordered: bool
     resumed: Coordinates | None
     excluded: GtidSet
+    server: RestoredServer
 
     @property
     def backup_id(self) -> str:
@@ -347,9 +368,12 @@ class RunningRecovery:
         is_whole: Whether everything that it logged meanwhile was seen.
         ended: Where in the log of an instance the replays of it have ended.
         excluded: What they left out on purpose.
+        claimed: What the server had executed according to ``restore``, unless it has forgotten
+            that since.
     """
 
     restored: dict[str, dict[str, Any]]
+    claimed: GtidSet = GtidSet.EMPTY
     logged: list[str] = field(default_factory=list)
     before: GtidSet | None = GtidSet.EMPTY
     is_replaying: bool = False
@@ -371,6 +395,17 @@ class RunningRecovery:
         if len(self.logged) > REPLAYED_MAX:
             self.lose()
 
+    def take_claimed(
+        self, sids: list[str], of_group: npt.NDArray[Any], gno: npt.NDArray[Any]
+    ) -> GtidSet:
+        """What the server logs that it should have had already; each is given once."""
+        if not self.claimed:
+            return GtidSet.EMPTY
+        named = of_group >= 0
+        found = self.claimed & GtidSet.from_groups(sids, of_group[named], gno[named])
+        self.claimed = self.claimed - found
+        return found
+
     def lose(self) -> None:
         """What was logged is not known any more."""
         if self.is_replaying:
@@ -389,7 +424,9 @@ class RunningRecovery:
         if body.get("excluded"):
             self.excluded |= GtidSet.parse(body["excluded"])
 
-    def end(self, at: JournalPosition, body: dict[str, Any], *, is_ordered: bool) -> RecoveryMade:
+    def end(
+        self, at: JournalPosition, body: dict[str, Any], server: RestoredServer, *, is_ordered: bool
+    ) -> RecoveryMade:
         """The replay has ended; another one may follow."""
         source = str(self.restored["replay"]["peer"])
         made = RecoveryMade(
@@ -400,6 +437,7 @@ class RunningRecovery:
             is_ordered,
             self.ended.get(source),
             self.excluded,
+            server,
         )
         self.ended[source] = max(made.resumed or made.end, made.end, key=_in_log)
         if made.replayed is None or self.before is None:

@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tallystick.coordinates.audit.comparison import ImageChannel, RestoreMade, RunningRecovery
+from tallystick.coordinates.audit.comparison import (
+    ImageChannel,
+    RestoredServer,
+    RestoreMade,
+    RunningRecovery,
+)
 from tallystick.coordinates.audit.finding_collector import Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
@@ -213,8 +218,12 @@ class FleetEventReader:
         by_sid = _by_sid(sids, local)
         for sid, which in by_sid:
             timeline.grouped.add_gnos(sid, gno[which])
-        if member.replica.recovery is not None:
-            member.replica.recovery.log(sids, local, gno)
+        recovery = member.replica.recovery
+        if recovery is not None:
+            recovery.log(sids, local, gno)
+            again = recovery.take_claimed(sids, local, gno)
+            if again:
+                self._compare_restore(event, member, recovery.restored["restore"], again)
         member.replica.is_fresh &= not len(gno)
         self._claim(event, (BINLOG, timeline.lineage), by_sid)
 
@@ -265,6 +274,7 @@ class FleetEventReader:
             replica.recovery.lose()  # a crash may take back what was logged
         order = (body.get("variables") or {}).get("replica_preserve_commit_order")
         replica.keeps_commit_order = order is not False
+        replica.has_binlog = (body.get("variables") or {}).get("log_bin") is not False
         if replica.channels:
             unproven = member.unproven()
             for channel in replica.channels.values():
@@ -340,8 +350,12 @@ class FleetEventReader:
     def _gtids_assigned(self, event: FleetEvent, member: Member) -> None:
         added = GtidSet.parse(event.body["added"])
         member.timeline.assign(added)
-        member.replica.assigned = member.replica.assigned | added
+        replica = member.replica
+        replica.assigned, replica.given = replica.assigned | added, replica.given | added
         self.comparisons.assigned(member, added, JournalPosition.of(event))
+        restored = {} if replica.recovery is None else replica.recovery.restored
+        if replica.is_fresh and restored.keys() == {"restore"}:
+            self._compare_restore(event, member, restored["restore"])
 
     def _clone_stepped(self, event: FleetEvent, member: Member) -> None:
         if event.body.get("role") == "recipient":
@@ -359,14 +373,15 @@ class FleetEventReader:
         elif step == "checksum":
             member.timeline.check_sums(body)
         elif step == "restore":
-            replica.recovery = RunningRecovery({step: body})
-            self._compare_restore(event, member)
+            claimed = GtidSet.parse(body.get("gtid_executed") or "", tags=True)
+            replica.recovery = RunningRecovery({step: body}, claimed)
+            self._compare_restore(event, member, body)
         elif replica.recovery is None:
             return
         elif step == "replay":
             replica.recovery.begin_replay(body)
         elif step == "replayed" and replica.recovery.is_replaying:
-            self._compare_recovery(event, replica, replica.recovery)
+            self._compare_recovery(event, member, replica.recovery)
 
     def _compare_image(self, event: FleetEvent, member: Member) -> None:
         for summary in event.body.get("channels") or ():
@@ -388,23 +403,34 @@ class FleetEventReader:
             sources = () if key is None else (key,)
             self.comparisons.enqueue(event.instance_id, name, sources, found)
 
-    def _compare_restore(self, event: FleetEvent, member: Member) -> None:
-        timeline = member.timeline
-        image_of = source_key(event.body["peer"], None)
+    def _compare_restore(
+        self,
+        event: FleetEvent,
+        member: Member,
+        body: dict[str, Any],
+        again: GtidSet = GtidSet.EMPTY,
+    ) -> None:
+        """At the restore, and at what is in contradiction to it later."""
+        image_of = source_key(body["peer"], None)
         made = RestoreMade(
             JournalPosition.of(event),
-            event.body,
-            timeline.uuid_at(event.ts),
+            body,
+            member.timeline.uuid_at(event.ts),
             is_fresh=member.replica.is_fresh,
+            given=member.replica.given,
+            again=again,
         )
         self.comparisons.enqueue(event.instance_id, None, (image_of,) if image_of else (), made)
 
     def _compare_recovery(
-        self, event: FleetEvent, replica: Replica, running: RunningRecovery
+        self, event: FleetEvent, member: Member, running: RunningRecovery
     ) -> None:
-        made = running.end(
-            JournalPosition.of(event), event.body, is_ordered=replica.keeps_commit_order
+        replica = member.replica
+        server = RestoredServer(
+            member.timeline.uuid_at(event.ts), replica.given, replica.has_binlog
         )
+        at, is_ordered = JournalPosition.of(event), replica.keeps_commit_order
+        made = running.end(at, event.body, server, is_ordered=is_ordered)
         keys = [source_key(name, None) for name in (made.source, made.image_of)]
         sources = tuple(dict.fromkeys(key for key in keys if key is not None))
         self.comparisons.enqueue(event.instance_id, None, sources, made)

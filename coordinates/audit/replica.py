@@ -337,6 +337,7 @@ class Replica(SidTable):
         left_uuids: Those channels' sources.
         gone: Names of channels removed by RESET REPLICA ALL.
         assigned: GTIDs that SET gtid_purged has given it.
+        given: The same, since its data were replaced or its binary log was reset.
         shown: What the last row showed as executed, since nothing may have taken it back.
         before: What the first row showed as executed since the journal, or its data, began; None:
             there was none yet.
@@ -353,7 +354,8 @@ class Replica(SidTable):
             pointed elsewhere and back, goes on where another has ended.
         recovery: What has happened since its data were restored from an image.
         applied_to: By channel; a channel of which records are missing is still there.
-        keeps_commit_order: replica_preserve_commit_order, as of its last start.
+        keeps_commit_order, has_binlog: replica_preserve_commit_order and log_bin, as of its last
+            start.
         named: As which server its channels' sources were named, and since when; the newest.
         at: Position of the last fleet event that does not depend on how the journal was cut.
         all_until: Up to when all that it had received is in its journal; before a row or a
@@ -365,6 +367,7 @@ class Replica(SidTable):
     left_uuids: list[str] = field(default_factory=list)
     gone: set[str] = field(default_factory=set)
     assigned: GtidSet = GtidSet.EMPTY
+    given: GtidSet = GtidSet.EMPTY
     shown: GtidSet = GtidSet.EMPTY
     before: GtidSet | None = None
     data_lineage: int | None = None
@@ -380,6 +383,7 @@ class Replica(SidTable):
     recovery: RunningRecovery | None = None
     applied_to: dict[str, AppliedTo] = field(default_factory=dict)
     keeps_commit_order: bool = True
+    has_binlog: bool = True
     named: list[NamedSource] = field(default_factory=list)
     at: JournalPosition | None = None
     all_until: int | None = None
@@ -448,13 +452,20 @@ class Replica(SidTable):
         """Another data directory: its channels are those of the copy, until recorded otherwise."""
         self.channels = {}
         self.resumed_from = set()
-        self.left = self.shown = GtidSet.EMPTY
+        self.left = self.shown = self.given = GtidSet.EMPTY
         self.before = None
         self.left_uuids = []
+        self._forget_claimed()
+
+    def _forget_claimed(self) -> None:
+        """What a restore says is executed says nothing of what the server logs from now on."""
+        if self.recovery is not None:
+            self.recovery.claimed = GtidSet.EMPTY
 
     def reset(self) -> None:
         """RESET MASTER: what its receivers named when they connected no row need show."""
-        self.shown = self.before = GtidSet.EMPTY
+        self.shown = self.before = self.given = GtidSet.EMPTY
+        self._forget_claimed()
         for channel in self.channels.values():
             channel.unproven = GtidSet.EMPTY
             channel.is_first_held = False
@@ -465,6 +476,7 @@ class Replica(SidTable):
         for channel in self.channels.values():
             known = known | channel.received.freeze()
         self.left = known
+        self._forget_claimed()
         self.shown = GtidSet.EMPTY
         self.before = None
         self.channels = {}

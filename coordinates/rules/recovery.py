@@ -81,6 +81,21 @@ RESTORED_SET_UNREAD = reason(
 )
 
 
+REPLAYED_UNLOGGED = reason(
+    "replayed_unlogged",
+    "the restored server does not log what it replays (log_bin or sql_log_bin is off): how often"
+    " it executed which group is not known",
+    Lack.BACKUP,
+)
+REPLAYED_AS_OWN = reason(
+    "replayed_as_own",
+    "the restored server has logged {count:n group} under GTIDs of its own (mysqlbinlog"
+    " --skip-gtids), and the log of {source} has {wanted_count:n group} there: which ones these are"
+    " is not known",
+    Lack.BACKUP,
+)
+
+
 class Replayed(NamedTuple):
     """The log that was replayed: whose, and as it was in the lineage that the image is of."""
 
@@ -108,7 +123,9 @@ class Replayed(NamedTuple):
     undecided_when=(
         "the log between image and stop point was not seen or is not remembered, the image"
         " has no position in that log, the restored server's log was not seen completely, or a"
-        " later replay of several began after groups without GTIDs"
+        " later replay of several began after groups without GTIDs; or the restored server did not"
+        " log what it replayed, or logged all of it under GTIDs of its own (mysqlbinlog"
+        " --skip-gtids)"
     ),
     sources=(
         "WL#3576, requirement 1 and title: Point in time recovery",
@@ -173,6 +190,10 @@ def replay_continues_image(made: RecoveryMade, against: Against) -> Compared:
         return HOLDS
     if made.before is None:
         return Undecided(REPLAY_UNSEEN)
+    if not made.server.has_binlog or _is_unlogged(made, expected):
+        return Undecided(REPLAYED_UNLOGGED)
+    if _is_under_own_gtids(made, expected):
+        return _replayed_as_own(made, log, expected)
     if _is_left_out_between(made, log):
         return Undecided(LEFT_OUT_BETWEEN, file=start[0], position=start[1])
     seen = got[at] if at < len(got) else None
@@ -192,6 +213,33 @@ def replay_continues_image(made: RecoveryMade, against: Against) -> Compared:
         from_file=start[0],
         from_position=start[1],
     )
+
+
+def _is_unlogged(made: RecoveryMade, expected: list[str]) -> bool:
+    """Whether nothing of a replay was logged, and all of it is executed: by nothing else given."""
+    executed = made.gtids("replayed")
+    if made.replayed or executed is None or "" in expected:
+        return False
+    return _set_of(tuple(expected)) <= executed - made.server.given
+
+
+def _is_under_own_gtids(made: RecoveryMade, expected: list[str]) -> bool:
+    """Whether everything was logged under GTIDs of the server's own, and nothing under the log's.
+
+    One that repeats a group under another GTID has others under those of the log.
+    """
+    if not made.replayed or made.server.server_uuid is None or "" in (*made.replayed, *expected):
+        return False
+    own = _set_of(made.replayed)
+    return not own.without_uuid(made.server.server_uuid) and own.isdisjoint(
+        _set_of(tuple(expected))
+    )
+
+
+def _replayed_as_own(made: RecoveryMade, log: Replayed, expected: list[str]) -> Undecided:
+    count = len(made.replayed or ())
+    source = log.source.instance_id
+    return Undecided(REPLAYED_AS_OWN, count=count, source=source, wanted_count=len(expected))
 
 
 _ENDED = (
@@ -220,8 +268,9 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
         " never be executed."
     ),
     undecided_when=(
-        "the head of the source's binary log file at the stop point was not seen, or the"
-        " restored server's gtid_executed was not read. A stop by time is judged by where the"
+        "the head of the source's binary log file at the stop point was not seen, the restored"
+        " server's gtid_executed was not read, or all that was replayed is logged under GTIDs of"
+        " the restored server's own. A stop by time is judged by where the"
         " replay says that it ended"
     ),
     sources=(
@@ -294,6 +343,16 @@ def recovery_reaches_stop_point(made: RecoveryMade, against: Against) -> Compare
     sets = {"executed": executed, "logged": logged}
     missing = logged - made.excluded - executed
     if missing:
+        start = _start(made)
+        expected = (
+            start if isinstance(start, Undecided) else _to_execute(made, log, start, made.end)
+        )
+        if (
+            not isinstance(expected, Undecided)
+            and missing <= _set_of(tuple(expected))
+            and _is_under_own_gtids(made, expected)
+        ):
+            return _replayed_as_own(made, log, expected)
         return broken_recovery("not_executed", made, log, witness=executed, missing=missing, **sets)
     image = log.source.images.get(made.backup_id) if made.image_of == made.source else None
     restored = made.gtids("restore") if image is None else _parsed(image["gtid_executed"])

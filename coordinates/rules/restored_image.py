@@ -44,7 +44,8 @@ _RESTORE = "restored server"
     heals="data",
     claim=(
         "A restored server has the GTID set of the image that it was restored from, and names the"
-        " image's coordinates."
+        " image's coordinates; it logs nothing of that set, and SET gtid_purged gives it nothing"
+        " else before it logs or receives."
     ),
     why=(
         "The set says which changes the data hold. If part of it is left out, a source sends"
@@ -82,6 +83,14 @@ _RESTORE = "restored server"
             "{taken:gtids}",
             _IMAGE,
         ),
+        "executed_again": Case(
+            "The server restored from image {backup_id} has executed {witness:gtids} since, which"
+            " the image holds: {witness:it was|they were} missing from gtid_executed.",
+            "{witness:gtids} after the restore",
+            "binary log of the restored server",
+            "{taken:gtids}",
+            _IMAGE,
+        ),
         "other_position": Case(
             "The server restored from image {backup_id} names {restored}, but the image names"
             " {taken}.",
@@ -116,15 +125,19 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
     taken, restored = _set(image), _set(made.body)
     if taken is None or restored is None:
         return tuple(found) or Undecided(RESTORE_SET_UNKNOWN, backup_id=backup_id)
-    beyond = restored - taken if made.is_fresh else GtidSet.EMPTY
+    beyond = (restored | made.given) - taken if made.is_fresh else GtidSet.EMPTY
     if made.server_uuid is not None:
         beyond = beyond.without_uuid(made.server_uuid)
-    for case, wrong in (("gtids_left_behind", taken - restored), ("gtids_beyond_image", beyond)):
+    wrong_by_case = {
+        "gtids_left_behind": taken - restored,
+        "gtids_beyond_image": beyond,
+        "executed_again": made.again & taken,
+    }
+    for case, wrong in wrong_by_case.items():
         if wrong:
             at = f"restore of {backup_id}"
-            found.append(
-                Broken(case, witness=wrong, at=at, restored=restored, taken=taken, **values)
-            )
+            has = restored | made.given if case == "gtids_beyond_image" else restored
+            found.append(Broken(case, witness=wrong, at=at, restored=has, taken=taken, **values))
     return tuple(found) or HOLDS
 
 

@@ -469,3 +469,116 @@ def test_what_was_not_read_leaves_its_rule_undecided(
     output = Recovery().run(*gtids(3, 4, 5), **changes)
     assert rule not in names(output)
     assert [reason] == [seen.reason for seen in output.observations if rule in seen.rules]
+
+
+ALONE = [f"{B}:1", f"{B}:2", f"{B}:3"]
+
+
+@pytest.mark.parametrize("log_bin", [True, False])
+@pytest.mark.parametrize(
+    ("executed", "given", "broken"),
+    [
+        (f"{A}:1-5", "", []),
+        (f"{A}:1-2:4-5", "", [REPLAY, STOP]),
+        (f"{A}:1-5", f"{A}:3-5", [REPLAY]),
+    ],
+)
+def test_a_server_that_does_not_log_what_it_replays(
+    log_bin: bool, executed: str, given: str, broken: list[str]
+) -> None:
+    """With log_bin or sql_log_bin off its GTID set says what it has, unless that was given."""
+    recovery = Recovery()
+    recovery.server.boot(data_lineage=1, log_bin=log_bin)
+    tell(recovery.server, "restore", peer="s", **recovery.summary)
+    tell(recovery.server, "replay", peer="s")
+    if given:
+        recovery.server.assign(given)
+    position = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    tell(recovery.server, "replayed", peer="s", **position, gtid_executed=executed)
+    recovery.server.time()
+    recovery.source.time()
+    output = audit(recovery.source, recovery.server)
+    left = [rule for rule in broken if log_bin or rule != REPLAY]
+    assert set(names(output)) == set(left)
+    reasons = {seen.reason for seen in output.observations if REPLAY in seen.rules}
+    assert ("replayed_unlogged" in reasons) == (REPLAY not in left)
+
+
+@pytest.mark.parametrize(
+    ("replayed", "is_own"),
+    [
+        (ALONE, True),
+        (ALONE[:2], True),
+        ([*ALONE[:1], *gtids(4, 5)], False),  # a group repeated under another GTID
+        ([*ALONE[:2], "cccccccc-0000-0000-0000-000000000003:1"], False),
+    ],
+)
+def test_a_replay_without_the_gtids_of_the_log(replayed: list[str], is_own: bool) -> None:
+    """With --skip-gtids: which group is which cannot be said, and no data are wrong yet."""
+    executed = f"{A}:1-2,{','.join(replayed)}"
+    output = Recovery().run(*replayed, executed=executed)
+    assert set(names(output)) == (set() if is_own else {REPLAY, STOP})
+    said = [observation_text(o) for o in output.observations if o.reason == "replayed_as_own"]
+    assert bool(said) == is_own
+    assert all(f"has logged {len(replayed)} groups" in text for text in said)
+
+
+@pytest.mark.parametrize("when", ["before", "after", "after it has logged"])
+@pytest.mark.parametrize("given", [f"{A}:1-2", f"{A}:1-3", f"{A}:1-2,{B}:1-9"])
+def test_what_set_gtid_purged_gives_a_restored_server(when: str, given: str) -> None:
+    """More than the image has will never come; the record of the restore need not say so."""
+    recovery = Recovery()
+    if when == "before":
+        recovery.server.assign(given)
+    tell(recovery.server, "restore", peer="s", **recovery.summary)
+    if when == "after it has logged":
+        recovery.server.log(f"{B}:1")
+    if when != "before":
+        recovery.server.assign(given)
+    recovery.source.time()
+    found = [(one.case, one.witness) for one in audit(recovery.source, recovery.server).findings]
+    is_wrong = given == f"{A}:1-3" and when != "after it has logged"
+    assert found == [("gtids_beyond_image", f"{A}:3")] * is_wrong
+
+
+def test_what_is_given_after_a_replay_is_no_part_of_the_restore() -> None:
+    """As after one that logged nothing, or left out the GTIDs of the log."""
+    recovery = Recovery()
+    tell(recovery.server, "restore", peer="s", **recovery.summary)
+    tell(recovery.server, "replay", peer="s")
+    recovery.server.assign(f"{A}:3-5")
+    recovery.source.time()
+    assert names(audit(recovery.source, recovery.server)) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "forgets", "witness"),
+    [
+        (2, "nothing", f"{A}:2"),
+        (3, "nothing", ""),
+        (2, "gap", ""),
+        (2, "reset", ""),
+        (2, "another restore", ""),
+    ],
+)
+def test_what_a_restored_server_has_it_does_not_log(first: int, forgets: str, witness: str) -> None:
+    """Its source sends what is missing from gtid_executed, whatever the restore said."""
+    recovery = Recovery()
+    server = recovery.server
+    tell(server, "restore", peer="s", **recovery.summary)
+    if forgets == "gap":
+        server.gap()
+    elif forgets == "reset":
+        server.reset()
+    elif forgets == "another restore":
+        server.boot(data_lineage=2)
+    server.follow(recovery.source)
+    server.log(*gtids(*range(first, 4)), server_id=1)
+    server.log(*gtids(4), server_id=1)
+    recovery.source.time()
+    found = [
+        (one.rule, one.case, one.witness)
+        for one in audit(recovery.source, server).findings
+        if one.rule == RESTORE
+    ]
+    assert found == [(RESTORE, "executed_again", witness)] * bool(witness)
