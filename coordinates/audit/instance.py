@@ -32,7 +32,7 @@ from tallystick.coordinates.audit.server import Server
 from tallystick.coordinates.audit.server_records import Handlers, ServerRecordReader
 from tallystick.coordinates.events._record_fields import read_server_record
 from tallystick.coordinates.events.journal import RecordType, Stream
-from tallystick.coordinates.events.log_events import MAY_END_GROUP, EventColumns
+from tallystick.coordinates.events.log_events import MAY_END_GROUP, MAY_END_GROUP_ROWS, EventColumns
 from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
@@ -506,7 +506,8 @@ class InstanceAudit(ServerRecordReader):
                 if self.clones.blocks_xa:
                     self.clones.logged(block, index)
                 self.binlog.read_event(block, index, event, events)
-                self.redo.has_logged |= bool(MAY_END_GROUP[event.type, event.query])
+                if MAY_END_GROUP_ROWS[event.type][event.query]:
+                    self.redo.has_logged = True
             elif stream == _RELAY:
                 relay = self.relay(events.channel_names[event.channel])
                 relay.read_event(block, index, event, events)

@@ -94,6 +94,7 @@ MAY_END_GROUP = np.isin(
     ),
 )
 """By event type and query verb: a statement ends a group unless the group has a body."""
+MAY_END_GROUP_ROWS: list[list[bool]] = MAY_END_GROUP.tolist()
 
 LOG_COLUMNS = (
     "type",

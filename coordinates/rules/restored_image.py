@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.comparison import RestoreMade
@@ -125,7 +126,9 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
     taken, restored = _set(image), _set(made.body)
     if taken is None or restored is None:
         return tuple(found) or Undecided(RESTORE_SET_UNKNOWN, backup_id=backup_id)
-    beyond = (restored | made.given) - taken if made.is_fresh else GtidSet.EMPTY
+    # Of servers that the image knows nothing of: a dump of another source may be loaded, too.
+    given = GtidSet(chain.from_iterable(map(made.given.restrict, taken.uuids())))
+    beyond = (restored | given) - taken if made.is_fresh else GtidSet.EMPTY
     if made.server_uuid is not None:
         beyond = beyond.without_uuid(made.server_uuid)
     wrong_by_case = {
@@ -136,7 +139,7 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
     for case, wrong in wrong_by_case.items():
         if wrong:
             at = f"restore of {backup_id}"
-            has = restored | made.given if case == "gtids_beyond_image" else restored
+            has = restored | given if case == "gtids_beyond_image" else restored
             found.append(Broken(case, witness=wrong, at=at, restored=has, taken=taken, **values))
     return tuple(found) or HOLDS
 

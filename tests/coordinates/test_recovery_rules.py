@@ -9,7 +9,7 @@ import pytest
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.rules.explanation import observation_text
-from tests.support.fleet_journals import A, B, Clock, Journal, audit, end_of, names
+from tests.support.fleet_journals import A, B, C, Clock, Journal, audit, end_of, names
 
 REPLAY = "replay_continues_image"
 STOP = "recovery_reaches_stop_point"
@@ -524,9 +524,12 @@ def test_a_replay_without_the_gtids_of_the_log(replayed: list[str], is_own: bool
 
 
 @pytest.mark.parametrize("when", ["before", "after", "after it has logged"])
-@pytest.mark.parametrize("given", [f"{A}:1-2", f"{A}:1-3", f"{A}:1-2,{B}:1-9"])
+@pytest.mark.parametrize("given", [f"{A}:1-2", f"{A}:1-3", f"{A}:1-2,{B}:1-9", f"{A}:1-2,{C}:1-9"])
 def test_what_set_gtid_purged_gives_a_restored_server(when: str, given: str) -> None:
-    """More than the image has will never come; the record of the restore need not say so."""
+    """More than the image has will never come; the record of the restore need not say so.
+
+    What another server has given out a dump of that one may have brought.
+    """
     recovery = Recovery()
     if when == "before":
         recovery.server.assign(given)
