@@ -118,7 +118,11 @@ class Homes:
             if reason != NOT_IN_FLEET.code or other is None or here is None:
                 return None
             home = self.of[other].cluster
-            return None if home == here.cluster else {"other": other, "home": _name(home)}
+            if home == here.cluster:
+                return None
+            is_named = data["source"] == describe_source(str(source_key(other, None)))
+            named = {"source": "the source"} if is_named else {}
+            return {"other": other, "home": _name(home), **named}
 
         def of_check(one: SubjectCheck) -> SubjectCheck:
             found = elsewhere(one.instance_id, one.check.reason, one.check.data)

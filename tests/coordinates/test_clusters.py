@@ -18,6 +18,7 @@ from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.values.errors import BlockError, JournalError
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
+from tests.support.journals import UUID_B, Journal
 
 SOURCE, REPLICA = "source-a", "replica-a1"
 
@@ -47,6 +48,20 @@ def test_a_source_in_another_cluster_is_named(home):
         assert {REPLICA} == {one.instance_id for one in (*named, *checks)}
         assert "is instance source-a of cluster east" in observation_text(named[0])
         assert result.verdict is Verdict.UNDECIDED
+
+
+def test_a_source_that_is_named_as_an_instance_is_named_once():
+    """A restore names it so."""
+    source = Journal("s").begin()
+    restored = Journal("r", UUID_B, 2)
+    restored.ts = source.ts
+    restored.start(data_lineage="restored", cluster="west")
+    source.records[0]["cluster"] = "east"
+    restored.record("backup", step="restore", backup_id="monday", peer="s", gtid_executed="")
+    lines = [*source.lines(), *restored.lines()]
+    result = audit_history(blocks_from_lines(lines, end_heartbeats=True))
+    [named] = of_reason(result.observations, "source_in_another_cluster")
+    assert "the source is instance s of cluster east, and instances of" in observation_text(named)
 
 
 def test_a_source_that_nobody_observes_is_none_of_another_cluster():
