@@ -225,6 +225,21 @@ class ImageChannel:
 
 
 @dataclass(frozen=True, slots=True)
+class ChannelPut:
+    """CHANGE REPLICATION SOURCE to a position.
+
+    Attributes:
+        place: The position, in the log of the source.
+        data_at: Coordinates, each in the log of an instance, of which the data are known to be.
+    """
+
+    instance_id: str
+    at: JournalPosition
+    place: Coordinates
+    data_at: frozenset[tuple[str, Coordinates]]
+
+
+@dataclass(frozen=True, slots=True)
 class RestoreMade:
     """An image was restored.
 
@@ -322,6 +337,7 @@ Evidence = (
     | CloneMade
     | CloneResumed
     | ImageChannel
+    | ChannelPut
     | RestoreMade
     | RecoveryMade
 )

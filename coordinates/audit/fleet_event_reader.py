@@ -323,6 +323,7 @@ class FleetEventReader:
             channel.change_source(body)
             channel.first_queued = None
             replica.name_source(channel, event.ts)
+            self.comparisons.channel_put(member, channel, body, JournalPosition.of(event))
         if action in CONNECTS:
             channel.connects = True
         if action in BEGINS:

@@ -441,6 +441,22 @@ class Replica(SidTable):
         end = -1 if base_name is None else int(arrays["group_source_end"][0])
         return base_name or "", body["source_file_number"], end, gtid
 
+    def data_at(self) -> frozenset[tuple[str, Coordinates]]:
+        """Coordinates, each in the log of an instance, of which its data are by what was recorded.
+
+        After a restore those of the image, and where replays have ended.
+        """
+        if self.recovery is None:
+            return frozenset()
+        image = self.recovery.restored["restore"]
+        said = [(image.get("peer"), image.get("binlog_file"), image.get("binlog_position"))]
+        said += [
+            (of["source_instance"], of["exec_source_log_file"], of["exec_source_log_pos"])
+            for of in image.get("channels") or ()
+        ]
+        known = {(str(i), (str(f), int(p))) for i, f, p in said if i and f and p}
+        return frozenset(known | set(self.recovery.ended.items()))
+
     def needs(self) -> Iterator[AppliedTo]:
         """From where on its channels still need their sources' logs, as far as known."""
         for name, applied_to in self.applied_to.items():

@@ -7,6 +7,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.audit.comparison import (
+    ChannelPut,
     ChannelRow,
     CloneMade,
     CloneResumed,
@@ -148,6 +149,26 @@ class ReplicaComparisons:
         channels = [channel for channel in member.replica.channels.values() if channel.has_source]
         if channels:
             self._compare_executed(member, channels, (added, GtidSet.EMPTY), at)
+
+    def channel_put(
+        self, member: Member, channel: ReplicaChannel, body: Mapping[str, Any], at: JournalPosition
+    ) -> None:
+        """Queue where CHANGE REPLICATION SOURCE has put a channel by position, if it says where."""
+        replica, file, position = (
+            member.replica,
+            body.get("source_log_file"),
+            body.get("source_log_pos"),
+        )
+        if channel.auto_position or file is None or position is None or channel.key is None:
+            return
+        place, applied = (file, position), replica.applied_to.get(channel.name)
+        if applied is not None and (applied.key, applied.coordinates) == (channel.key, place):
+            return  # to where it had executed all before
+        if replica.clone_ts is not None:
+            return  # clone_resume_exact judges where it goes on
+        name = member.timeline.instance_id
+        put = ChannelPut(name, at, place, replica.data_at())
+        self.enqueue(name, channel.name, (channel.key,), put)
 
     def _channel_listed(self, member: Member, values: dict[str, Any], ts: int) -> ReplicaChannel:
         channel = member.replica.channel(values["channel"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tallystick.coordinates.audit.comparison import ChannelRow, ImageChannel
+from tallystick.coordinates.audit.comparison import ChannelPut, ChannelRow, ImageChannel
 from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PositionKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
@@ -69,6 +69,13 @@ BEGUN_AFTER = reason(
     "the replica began to replicate by position after {missing:gtids}, which {source} has logged"
     " and the replica's gtid_executed does not count: whether its data have {missing:it|them} is"
     " not shown",
+    Lack.SETTING,
+)
+
+PUT_AMONG_ANONYMOUS = reason(
+    "put_among_anonymous",
+    "the channel was put to {file}:{position} of {source}, and groups before that have no GTIDs:"
+    " whether the replica has all of them, and none that comes after, is not shown",
     Lack.SETTING,
 )
 
@@ -303,6 +310,24 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
             position=position,
         ),
     )
+
+
+@adds_to(applied_relay_gtids_executed, ChannelPut, doubts=(PUT_AMONG_ANONYMOUS,))
+def put_where_it_was(put: ChannelPut, against: Against) -> Compared:
+    """A channel goes on where its replica's data are, which without GTIDs only records show."""
+    source = against.source
+    state = next(source.states.since(put.at.ts), None)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    if (source.instance_id, put.place) in put.data_at:
+        return HOLDS
+    kind = kind_at(source, state, put.place, since=put.at.ts)
+    if isinstance(kind, Undecided):
+        return kind
+    file, position = put.place
+    if (source.runs_until(state, (parse_log_file_name(file)[1], position)).sid >= 0).all():
+        return HOLDS
+    return Undecided(PUT_AMONG_ANONYMOUS, file=file, position=position, source=source.instance_id)
 
 
 def _lacking(

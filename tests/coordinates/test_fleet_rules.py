@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -679,6 +680,59 @@ class TestPassedIsExecuted:
         assert [one.collection_id for one in said] == ["c1", "c2"] * is_open
         texts = [observation_text(o) for o in output.observations if "begun_after" in str(o)]
         assert [":1-2, which s has logged" in text for text in texts] == [True] * is_open
+
+    @pytest.mark.parametrize(
+        ("logged", "put", "is_open"),
+        [
+            (("", ""), end_of(2), True),
+            (("", ""), end_of(0), False),  # nothing is before it
+            ((f"{A}:1", f"{A}:2"), end_of(2), False),  # gtid_executed shows what it has
+            ((f"{A}:1", ""), end_of(1), False),
+            (("", ""), None, False),  # the record does not say where
+        ],
+    )
+    def test_where_a_channel_was_put_among_groups_without_gtids(self, logged, put, is_open):
+        """One group too far and it lacks that one, which nothing shows."""
+        source, replica = fleet_of_two(groups=0)
+        source.log(*logged)
+        file = None if put is None else "s-bin.000001"
+        at = {"source_log_file": file, "source_log_pos": put} if file else {}
+        replica.follow(source, auto_position=False, **at)
+        source.status(",".join(filter(None, logged)))
+        output = audit(source, replica)
+        assert names(output) == []
+        assert ["put_among_anonymous" in str(o) for o in output.observations] == [True] * is_open
+
+    @pytest.mark.parametrize(
+        ("position", "is_open"), [(end_of(2), False), (end_of(1), True), (end_of(3), True)]
+    )
+    @pytest.mark.parametrize("shown", ["row", "restore", "replay", "image of a replica"])
+    def test_a_channel_is_put_to_where_its_data_are(self, shown, position, is_open):
+        """By what it had executed, by the image that it was restored from, or by a replay."""
+        source, replica = fleet_of_two(groups=0)
+        source.log("", "", "", "")
+        backup = partial(replica.fleet_event, FleetEventKind.BACKUP)
+        image = {"backup_id": "b", "binlog_file": "s-bin.000001", "binlog_position": end_of(2)}
+        there = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(2)}
+        if shown == "row":
+            replica.status("", replica.says(source, auto_position=False, **there))
+            source.status("")
+        elif shown == "image of a replica":
+            of_replica = {"channel": "", "source_instance": "s", **there}
+            image |= {"binlog_file": "r-bin.000001", "binlog_position": end_of(3)}
+            backup(step="restore", peer="x", channels=[of_replica], **image)
+        else:
+            at = end_of(2 if shown == "restore" else 4)
+            backup(step="restore", peer="s", **{**image, "binlog_position": at})
+        if shown == "replay":
+            backup(step="replay", peer="s", backup_id="b")
+            ended = {"to_file": "s-bin.000001", "to_position": end_of(2)}
+            backup(step="replayed", peer="s", backup_id="b", **ended)
+        put = {"source_log_file": "s-bin.000001", "source_log_pos": position}
+        replica.follow(source, auto_position=False, **put)
+        source.status("")
+        output = audit(source, replica)
+        assert any("put_among_anonymous" in str(o) for o in output.observations) == is_open
 
     @pytest.mark.parametrize(
         ("executed", "position", "is_passed"),
