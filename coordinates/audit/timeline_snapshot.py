@@ -102,6 +102,7 @@ class States:
     """The snapshots of one journal, oldest first; beyond a number the oldest are forgotten."""
 
     _snapshots: list[Snapshot] = field(default_factory=list)
+    _has_forgotten: bool = False
 
     def __iter__(self) -> Iterator[Snapshot]:
         return iter(self._snapshots)
@@ -116,6 +117,11 @@ class States:
         self._snapshots.append(snapshot)
         if len(self._snapshots) > SNAPSHOTS_MAX:
             del self._snapshots[: SNAPSHOTS_MAX // 4]
+            self._has_forgotten = True
+
+    def has_forgotten(self, ts: int) -> bool:
+        """Whether the first state at or after `ts` may be forgotten: one that is known is later."""
+        return self._has_forgotten and self.until(ts) is None
 
     def forget_last(self) -> None:
         """Take back the last `add`."""

@@ -71,6 +71,12 @@ SOURCE_EXECUTED_UNKNOWN = reason(
     "not everything that the source has executed is known",
     Lack.SOURCE_LATER,
 )
+ASSIGNED_THEN_FORGOTTEN = reason(
+    "assigned_then_forgotten",
+    "SET gtid_purged gave the replica GTIDs of its source, and which of them the source had given"
+    " out by then is not remembered any more",
+    Lack.MEMORY,
+)
 UPSTREAM_EXECUTED_UNKNOWN = reason(
     "upstream_executed_unknown",
     "not everything that the source's sources have executed is known",
@@ -252,7 +258,8 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
         " ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS gives GTIDs of the replica's own; or the GTIDs"
         " are of a server of which its sources have none, and were executed before the replica's"
         " journal began: a channel that was gone by then may have brought them. It has, where that"
-        " server is observed and knows them"
+        " server is observed and knows them; or SET gtid_purged gave it GTIDs of a source, and what"
+        " that had given out by then is not remembered"
     ),
     sources=(
         "Vitess issue 17254",
@@ -297,7 +304,8 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
 def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
     """What a replica has executed, one of its sources knows."""
     ts = row.at.ts
-    rest = row.executed | _assigned_of_sources(row, against)
+    assigned = _assigned_of_sources(row, against)
+    rest = row.executed | assigned
     may_assign = is_of_another_log = False
     for source in against.sources:
         if against.fleet.is_ambiguous(source, ts):
@@ -311,7 +319,9 @@ def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
             rest = rest.without_uuid(source.group_uuid)
         rest = rest - state.logged - (state.beyond - _given_up(source, state, against, ts))
         if not rest:
-            return HOLDS
+            # What it had still to give out then, it may have given out since.
+            is_later = assigned and any(one.states.has_forgotten(ts) for one in against.sources)
+            return Undecided(ASSIGNED_THEN_FORGOTTEN) if is_later else HOLDS
         is_of_another_log |= against.may_be_of_another_log(state, ts)
         may_assign = may_assign or source.logs_anonymous(state)
     if row.group_uuid is not None:

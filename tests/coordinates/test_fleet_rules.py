@@ -524,6 +524,24 @@ class TestNoErrantGtids:
         else:
             assert the_only(output, "no_errant_gtids").witness == f"{A}:{errant}"
 
+    def test_what_the_source_had_given_out_when_they_were_assigned_may_be_forgotten(
+        self, monkeypatch
+    ):
+        """As of a replica that is compared long after."""
+        monkeypatch.setattr("tallystick.coordinates.audit.timeline_snapshot.SNAPSHOTS_MAX", 4)
+        source, replica = fleet_of_two()
+        replica.assign(f"{A}:4")
+        source.time()
+        source.log(f"{A}:4")
+        for _ in range(9):
+            source.time()
+            source.log("")
+        replica.status(f"{A}:1-4", replica.says(source), purged=f"{A}:4")
+        source.status(f"{A}:1-4")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert "assigned_then_forgotten" in [seen.reason for seen in output.observations]
+
     def test_the_groups_own_gtids_are_not_errant(self):
         """Group Replication numbers under the group's name."""
         source, replica = fleet_of_two()
