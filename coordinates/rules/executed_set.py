@@ -385,8 +385,8 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
         " by it would ask again for groups that its data have."
     ),
     undecided_when=(
-        "gtid_executed is not readable, no row of this lineage was accepted before, so that a RESET"
-        " may lie between the readings, or there is no binary log that would show one"
+        "gtid_executed is not readable, there is no binary log, which would show a RESET, or, of"
+        " what was read before, no row of this lineage was accepted yet: a RESET may lie between"
     ),
     sources=("WL#9452, F-2.2", "MySQL manual: gtid_executed; SHOW REPLICA STATUS; gtid_purged"),
     remedy=(
@@ -419,10 +419,14 @@ def executed_as_shown_before(e: ExecutedEvidence) -> RowAnswer:
     executed = e.gtid_executed
     if executed is None:
         return Undecided(NOT_READ)
-    before = e.previous_gtid_executed
-    if before is None or not e.has_binlog or has_fallen(executed, before, e.fallen):
+    before, read_before = e.previous_gtid_executed, e.read_before
+    if not e.has_binlog:
         return NOT_APPLICABLE
-    for case, previous in (("lost_since_read", e.read_before), ("not_assigned", e.assigned)):
+    if before is None or has_fallen(executed, before, e.fallen):
+        read_before = GtidSet.EMPTY
+        if not e.assigned:
+            return NOT_APPLICABLE
+    for case, previous in (("lost_since_read", read_before), ("not_assigned", e.assigned)):
         lost = previous - executed
         if lost:
             return Broken(

@@ -434,6 +434,21 @@ def test_a_reset_while_an_answer_is_read_takes_gtids_out_of_its_row(log_bin, is_
     assert "executed_as_shown_before" not in audit(journal).broken
 
 
+@pytest.mark.parametrize("hides", ["gap", "restored"])
+def test_what_was_assigned_may_be_gone_behind_a_gap_or_with_the_data(hides):
+    """A RESET may hide in a gap."""
+    journal = source()
+    journal.record("gtid_purged", added=f"{UUID_C}:1")
+    if hides == "gap":
+        journal.record("gap")
+    else:
+        journal.start(data_lineage="restored")
+        journal.binlog.open(2)
+    row = journal.row(gtid_executed_first=str(journal.executed), gtid_purged="")
+    row["row"]["LOCAL"]["gtid_executed"] = f"{UUID_A}:1-3"
+    assert "executed_as_shown_before" not in audit(journal).broken
+
+
 def test_answers_without_a_row_are_operational_and_undecided():
     """A refusal, a failure and a time-out are reported by their own codes."""
     journal = source()

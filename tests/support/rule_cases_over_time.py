@@ -78,9 +78,8 @@ def executed_as_shown_before__in_status(breaks: bool) -> Journal:
 
 @case()
 def executed_as_shown_before__assigned(breaks: bool) -> Journal:
-    """What SET gtid_purged adds is executed at once."""
+    """What SET gtid_purged adds is executed at once; a RESET would be behind it."""
     journal = source()
-    journal.row()
     added = f"{UUID_C}:1-{8 if breaks else 7}"
     journal.record("gtid_purged", added=added)
     local(journal.row(gtid_purged=f"{UUID_C}:1-7"))["gtid_executed"] += f",\n{UUID_C}:1-7"
