@@ -7,6 +7,7 @@ relay log as the group's before, and so is most of the rest.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -154,9 +155,12 @@ class GroupQueue:
         return self._rows[0] if self._rows else _NO_ROWS
 
     def _parts(self) -> Iterator[PackedGroups | Rows]:
-        newest = self._newest()
+        self._take_single()
+        yield from self._kept()
+
+    def _kept(self) -> Iterator[PackedGroups | Rows]:
         yield from self._packed
-        yield newest
+        yield self._joined()
 
     def __len__(self) -> int:
         return sum(part.count for part in self._packed) + len(self._newest())
@@ -199,8 +203,13 @@ class GroupQueue:
 
     def at(self, file_number: int, position: int) -> npt.NDArray[np.int64] | None:
         """The group that ends at a position of the relay log, None if none does."""
-        here = file_number, position
-        for part in self._parts():
+        here, single = (file_number, position), self._single
+        if single and not self.is_full and here >= _end(single[0]):
+            # Each write of an applier asks: to join what is new to the rest would copy that.
+            index = bisect_left(single, here, key=_end)
+            is_there = index < len(single) and _end(single[index]) == here
+            return np.array(single[index], dtype=np.int64) if is_there else None
+        for part in self._kept():
             if isinstance(part, PackedGroups) and _end(part.last) < here:
                 continue
             rows = _rows_of(part)
@@ -235,7 +244,7 @@ def _concatenated(parts: list[Rows]) -> Rows:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _end(group: npt.NDArray[np.int64]) -> tuple[int, int]:
+def _end(group: npt.NDArray[np.int64] | tuple[int, ...]) -> tuple[int, int]:
     return int(group[Q_FILE]), int(group[Q_END])
 
 
