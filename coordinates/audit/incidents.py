@@ -96,7 +96,7 @@ class _Ended(NamedTuple):
         if (self.instance_id, self.channel) != (incident.instance_id, incident.channel):
             return False
         if self.what == "replication":
-            return incident.rule == no_errant_gtids.name
+            return is_state and incident.rule == no_errant_gtids.name
         if self.what == "channel":
             return heals in ("held", "log")
         return heals == "log" or (heals == "executed" and self.channel is None)

@@ -299,6 +299,23 @@ def _is_young(state: Snapshot, against: Against, ts: int) -> bool:
                 " replicas."
             ),
         ),
+        "assigned_ahead": Case(
+            "SET gtid_purged gave the replica {witness:gtids}, which {sources:its source|its"
+            " sources} {sources:list} {sources:has|have} not given out yet: what comes under"
+            " {witness:this number|these numbers} it will leave out.",
+            "{witness:gtids}",
+            "what SET gtid_purged gave the replica",
+            "at least {witness:this GTID|these GTIDs}",
+            "what {sources:list} {sources:has|have} executed, logged or purged at that time or"
+            " later",
+            remedy=(
+                "The replica takes for executed what it will never apply: rebuild it by a clone or"
+                " a restore. As long as the source has not given the numbers out, RESET BINARY LOGS"
+                " AND GTIDS and SET gtid_purged with what the replica's data have is a cure as"
+                " well; then acknowledge the incident."
+            ),
+            heals="data",
+        ),
     },
 )
 def no_errant_gtids(row: ReplicaExecuted, against: Against) -> Compared:
@@ -352,15 +369,18 @@ def _report_errant(
             return unknown
         return _leave_former(unknown, reported, row, against)
     names = sorted(source.instance_id for source in against.sources)
-    return against.report(
-        fresh,
+    made_here = "not_of_source" if len(names) == 1 else "not_of_sources"
+    found = tuple(
         Broken(
-            "not_of_source" if len(names) == 1 else "not_of_sources",
-            witness=fresh,
-            at=f"{first_of(fresh)} against {', '.join(names)}",
-            sources=names,
-        ),
+            case, witness=gtids, at=f"{first_of(gtids)} against {', '.join(names)}", sources=names
+        )
+        for case, gtids in (
+            (made_here, fresh - row.assigned),
+            ("assigned_ahead", fresh & row.assigned),
+        )
+        if gtids
     )
+    return against.remember(found, reported=against.memory.reported | fresh)
 
 
 def _leave_former(

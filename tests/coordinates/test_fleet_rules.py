@@ -495,7 +495,18 @@ class TestNoErrantGtids:
         replica.assign(f"{A}:1-5,{C}:1")
         replica.status(f"{A}:1-5,{C}:1", replica.says(source), purged=f"{A}:1-5,{C}:1")
         source.status(f"{A}:1-3")
-        assert f"{A}:4-5" == the_only(audit(source, replica), "no_errant_gtids").witness
+        finding = the_only(audit(source, replica), "no_errant_gtids")
+        assert (finding.case, finding.witness) == ("assigned_ahead", f"{A}:4-5")
+
+    def test_what_was_written_and_what_was_assigned_ahead_are_two_findings(self):
+        """The source may fetch the first; the second ends with the replica's data alone."""
+        source, replica = fleet_of_two()
+        replica.assign(f"{A}:1-4")
+        replica.log(f"{B}:1")
+        replica.status(f"{A}:1-4,{B}:1", replica.says(source), purged=f"{A}:1-4")
+        source.status(f"{A}:1-3")
+        found = {one.case: one.witness for one in audit(source, replica).findings}
+        assert found == {"not_of_source": f"{B}:1", "assigned_ahead": f"{A}:4"}
 
     @pytest.mark.parametrize(
         ("assigned", "is_known_since", "errant"),

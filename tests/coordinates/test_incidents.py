@@ -243,6 +243,20 @@ def test_who_replicates_from_nobody_has_no_errant_gtids() -> None:
     assert kinds(changes) == ["superseded"]
 
 
+@pytest.mark.parametrize(("case", "is_open"), [("not_of_source", False), ("assigned_ahead", True)])
+def test_what_a_replica_has_left_out_is_not_there_when_its_source_gives_it_out(
+    case: str, is_open: bool
+) -> None:
+    """The rule holds again, and so it does when it replicates from nobody; its data lack it."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10, case=case)], checks=[check(Outcome.HOLDS, 20)])
+    assert only(incidents).is_open is is_open
+    incidents.absorb(fleet_events=[event(FleetEventKind.STATUS, 30, "b", channels=[])])
+    assert only(incidents).is_open is is_open
+    incidents.absorb(fleet_events=[event(FleetEventKind.LINEAGE, 40, "b", reason="restored")])
+    assert not only(incidents).is_open
+
+
 def test_an_acknowledgement_holds_until_it_runs_out_or_is_taken_back() -> None:
     """Growth does not end it; its end is a time of the journal."""
     incidents = Incidents()
