@@ -161,7 +161,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     for rule, undecided in audit.forgotten_steps():
         checks.take(rule, undecided)
     # Of a rule's reasons the first counts.
-    for one in sorted(audit.unended_steps(), key=attrgetter("takes_long", "since")):
+    for one in sorted(audit.unended_steps(), key=attrgetter("stops", "since")):
         # The session of the row itself unlocks when it has read the row.
         if one.collection_id != collection_id:
             checks.take(one.rule, one.undecided(waiting.ts))

@@ -13,7 +13,7 @@ from tallystick.coordinates.rules.backup_lock_freeze import BACKUP_LOCKS_FREEZE_
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.online_backup import NO_METADATA_CHANGE_DURING_BACKUP
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import Forgotten, Unended
+from tallystick.coordinates.rules.protocol_steps import Forgotten, Unended, Wait
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
@@ -88,6 +88,10 @@ BACKUP_LOCK_PROTOCOL = register(
 )
 
 _SESSIONS_MAX = 64
+
+
+_STOPS = {"binlog": Wait.COMMITS, "global_read": Wait.COMMITS_FOR_LONG}
+"""What waits for a lock, where commits do."""
 
 
 def _statement(lock: str) -> str:
@@ -168,7 +172,7 @@ class BackupLockProtocol:
         for name, session in self._sessions.items():
             for lock, since in session.held.items():
                 what = f"{_statement(lock)} of session {name or 'unknown'}"
-                yield Unended(BACKUP_LOCK_PROTOCOL, what, since, lock == "binlog")
+                yield Unended(BACKUP_LOCK_PROTOCOL, what, since, _STOPS.get(lock, Wait.NOTHING))
 
     def _forget_one(self) -> None:
         # One that holds nothing has nothing to release; its image is undecided without its lock.

@@ -15,6 +15,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     Forgotten,
     Unended,
+    Wait,
     report_missing,
     step_missing,
 )
@@ -361,7 +362,7 @@ class CollectionSteps:
                     COLLECTION_STEPS_COMPLETE,
                     f"collection {run.collection_id}",
                     run.last[1],
-                    stops_commits=True,
+                    stops=Wait.COMMITS,
                     collection_id=run.collection_id,
                 )
 

@@ -17,6 +17,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     Forgotten,
     Unended,
+    Wait,
     begin_run,
     report_missing,
     step_missing,
@@ -391,10 +392,10 @@ class OnlineBackupSteps:
         for name, zone in self._zones.items():
             if zone.taken and zone.is_of_backup:
                 what = f"the closing of zone {name}" if name else "the closing of the commit zone"
-                yield Unended(ZONE_STEPS_COMPLETE, what, zone.closed_at, stops_commits=True)
+                yield Unended(ZONE_STEPS_COMPLETE, what, zone.closed_at, stops=Wait.COMMITS)
         if self._locked:
             what = f"the lock of {', '.join(self._locked)}"
-            yield Unended(ENGINE_LOCK_STEPS_COMPLETE, what, self._locked_at, stops_commits=True)
+            yield Unended(ENGINE_LOCK_STEPS_COMPLETE, what, self._locked_at, stops=Wait.COMMITS)
 
     def interrupted(self) -> None:
         """The server ended and its locks are gone."""

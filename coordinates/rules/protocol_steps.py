@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
 from tallystick.coordinates.results import ObservationCode
@@ -47,6 +48,12 @@ HELD_LONG = reason(
     " still to come",
     Lack.BACKUP,
 )
+READ_LOCK_HELD_LONG = reason(
+    "read_lock_held_long",
+    "{what} has been held for {held:seconds}, and commits wait for it, as during a copy of the"
+    " files: whether it is released is still to come",
+    Lack.BACKUP,
+)
 BACKUPS_OVERLAP = reason(
     "backups_overlap",
     "backup {backup} and another one had begun and not ended, and what {step} lacks may be the"
@@ -61,6 +68,16 @@ INSTANCE_LOCK_IN_DOUBT = reason(
 )
 HELD_LONG_US = 10_000_000
 """A backup holds what commits wait for only while it notes coordinates."""
+
+
+class Wait(IntEnum):
+    """What waits for the end of something; the first counts where several go on."""
+
+    COMMITS = 0
+    """All commits, so that it takes moments."""
+    COMMITS_FOR_LONG = 1
+    """All commits, though it may take as long as a copy of the files."""
+    NOTHING = 2
 
 
 class _Begun(typing.Protocol):
@@ -84,27 +101,23 @@ class Unended:
         rule: Which says that it does.
         what: As a reason names it.
         since: When it began.
-        stops_commits: Whether all commits wait until it ends, so that it takes moments.
+        stops: What waits until it ends.
         collection_id: The collection that it is of.
     """
 
     rule: Rule
     what: str
     since: int
-    stops_commits: bool = False
+    stops: Wait = Wait.NOTHING
     collection_id: str = ""
-
-    @property
-    def takes_long(self) -> bool:
-        """Whether it may take longer than moments."""
-        return not self.stops_commits
 
     def undecided(self, ts: int) -> Undecided:
         """Why its rule is undecided at a moment."""
         held = ts - self.since
-        if self.stops_commits and held > HELD_LONG_US:
-            return Undecided(HELD_LONG, what=self.what, held=held)
-        return Undecided(NOT_ENDED, what=self.what)
+        if self.stops is Wait.NOTHING or held <= HELD_LONG_US:
+            return Undecided(NOT_ENDED, what=self.what)
+        why = HELD_LONG if self.stops is Wait.COMMITS else READ_LOCK_HELD_LONG
+        return Undecided(why, what=self.what, held=held)
 
 
 def begin_run(runs: dict[str, Run], name: str, run: Run, most: int) -> str | None:

@@ -136,14 +136,27 @@ def test_another_lock_of_a_failed_backup_is_no_instance_lock() -> None:
 
 @pytest.mark.parametrize("lock", ["instance", "tables", "global_read", "binlog"])
 def test_a_lock_that_is_never_given_up_is_named(lock: str) -> None:
-    """A copy takes long, and no commit waits for it; for the lock of the binary log all wait."""
+    """A copy takes long; where all commits wait for it, that is said, and for whose lock."""
     journal = Journal().begin().groups(2)
     journal.record(**{**_instance_lock("lock", 7), "lock": lock})
     journal.wait(11)
     journal.row()
     result = audit(journal)
     named = [check.reason for check in result.cuts[0].undecided if "lock" in check.rule]
-    assert named == ["held_long" if lock == "binlog" else "steps_not_ended"]
+    known = {"binlog": "held_long", "global_read": "read_lock_held_long"}
+    assert named == [known.get(lock, "steps_not_ended")]
+    assert result.verdicts == ["UNDECIDED" if lock == "binlog" else "CONSISTENT"]
+
+
+def test_the_lock_that_commits_wait_for_is_named_before_one_that_was_taken_earlier() -> None:
+    """A backup takes the instance lock first."""
+    journal = Journal().begin().groups(2)
+    for lock in ("instance", "global_read"):
+        journal.record(**{**_instance_lock("lock", 7), "lock": lock})
+        journal.wait(11)
+        journal.row()
+    named = [[one.reason for one in cut.undecided] for cut in audit(journal).cuts]
+    assert ["read_lock_held_long" in reasons for reasons in named] == [False, True]
 
 
 def test_sessions_that_are_forgotten_hide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
