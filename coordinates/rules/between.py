@@ -41,6 +41,11 @@ class Memory:
     high: tuple[int, int] | None = None
     """The highest one since the channel began."""
 
+    suspected: GtidSet = GtidSet.EMPTY
+    """GTIDs that are contradicted if the next row shows them as this one did."""
+    executed: GtidSet = GtidSet.EMPTY
+    """What that row showed as executed."""
+
     def without_positions(self) -> Memory:
         """Positions are of a log that is not known any more."""
         return replace(self, lineage=-1, last=None, high=None)

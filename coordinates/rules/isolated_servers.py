@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.between import (
     first_of,
 )
 from tallystick.coordinates.rules.families import Family, Lack
+from tallystick.coordinates.rules.group_order import left_out_in_group
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import GTID_SETS, groups
@@ -62,20 +63,27 @@ REST_MAY_LAG = reason(
     claim=(
         "An instance without a channel, from which nobody replicates, has executed nothing that"
         " the rest of its cluster lacks while they have gone on without it; of a member of a"
-        " replication group, no GTID of its own server_uuid that the other members lack."
+        " replication group, no GTID of its own server_uuid that the other members lack. Nor does"
+        " such a member lack a transaction of the group while it goes on to execute those that come"
+        " after it in the binary log of another member."
     ),
     why=(
         "Nothing that it has executed will ever reach the others, and nothing of theirs will reach"
         " it. So ends a failover that lost transactions, or whose old source still accepts writes:"
         " they are nowhere but on the server that was replaced. A server that was detached in"
         " order has what all others have, or is behind them. A member of a running group numbers"
-        " under the group's name; under its own it was written to outside the group."
+        " under the group's name; under its own it was written to outside the group. All members"
+        " apply what others have made in one order, in which nothing is passed over: the numbers"
+        " themselves may have holes, as each member gives them out of blocks of its own."
     ),
     undecided_when=(
         "no cluster is declared, here or for the others of the same history; not everything is"
         " known that they have executed; one of them replicates from a server that is not observed;"
         " or they replicate among themselves and have nothing that it lacks. It holds where nobody"
-        " has any transaction that was made here, and against another cluster"
+        " has any transaction that was made here, and against another cluster. What a member has"
+        " passed over of its group is undecided until a later row shows that it has gone on, and"
+        " holds where fewer than three members are observed: what a member has made itself it may"
+        " log before or after others"
     ),
     sources=(
         "MySQL manual: Switching Sources During Failover",
@@ -117,9 +125,29 @@ REST_MAY_LAG = reason(
                 " server anew by a clone or a backup of another member."
             ),
         ),
+        "left_out_in_group": Case(
+            "The member of replication group {group} has not executed {witness:gtids}, though it"
+            " goes on: it has executed {later:gtids}, which {later:comes|come} after"
+            " {witness:it|them} in the binary log of {members:list}.",
+            "{later:gtids} without {witness:gtids}",
+            "gtid_executed of {instance}, at two rows",
+            "{witness:gtids} before {later:it|them}",
+            "binary log of {members:list}",
+            remedy=(
+                "Take the server out of the group (STOP GROUP_REPLICATION) and make it anew by a"
+                " clone or a backup of another member: its data lack what it has passed over, and"
+                " it may fail at what rests on that."
+            ),
+        ),
     },
 )
 def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
+    """Of a group's member both what it has passed over and what it has alone are asked for."""
+    left_out = _left_out(row, against)
+    return _alone(row, against) if left_out is HOLDS else left_out
+
+
+def _alone(row: MemberRow, against: Against) -> Compared:
     """Others have transactions that were made here, and both have gone on without the other.
 
     Whoever may replicate from it has until the deadline to show it.
@@ -152,6 +180,13 @@ def isolated_within_cluster(row: MemberRow, against: Against) -> Compared:
         return HOLDS
     same = [one for one in known if row.cluster is not None and one[0].cluster == row.cluster]
     return _against_members(row, against, rest, same or known, is_declared=bool(same))
+
+
+def _left_out(row: MemberRow, against: Against) -> Compared:
+    """What a member has passed over; of one without a hole nothing is to be waited for."""
+    if row.group_uuid is None or len(list(row.executed.restrict(row.group_uuid))) < 2:
+        return HOLDS
+    return left_out_in_group(row, against, row.group_uuid)
 
 
 def _within_group(row: MemberRow, against: Against, group_uuid: str) -> Compared:

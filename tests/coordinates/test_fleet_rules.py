@@ -2924,6 +2924,42 @@ def members_of_a_group(
     return three
 
 
+def group_that_goes_on(parts: list[str], makers: dict[int, str] | None = None) -> list[Journal]:
+    """Three members; the first makes the group's transactions, unless others do.
+
+    Args:
+        parts: What the first and the second log, in this order, then what the third does between
+            its rows.
+        makers: Whose transactions are not the first's.
+    """
+    clock = Clock()
+    three = [Journal(clock, n, u, i) for i, (n, u) in enumerate(zip("srt", (A, B, C), strict=True))]
+    ids = {journal.name: journal.server_id for journal in three}
+    applier = {"channel": "group_replication_applier", "source_uuid": GROUP}
+    executed = dict.fromkeys("srt", GtidSet.EMPTY)
+
+    def commits(journal: Journal, numbers: str) -> None:
+        for gno in map(int, numbers.split()):
+            maker = ids[(makers or {}).get(gno, "s")]
+            journal.log(f"{GROUP}:{gno}", server_id=maker)
+            executed[journal.name] |= GtidSet.parse(f"{GROUP}:{gno}")
+
+    def rows() -> None:
+        for journal in three:
+            said = journal.says(None, "", **applier)
+            journal.status(str(executed[journal.name]), said)
+
+    for journal in three:
+        journal.boot(group_replication_group_name=GROUP)
+        journal.open_file()
+    for journal in three[:2]:
+        commits(journal, parts[0])
+    for numbers in parts[1:]:
+        commits(three[2], numbers)
+        rows()
+    return three
+
+
 class TestMembersOfAGroup:
     """Rule 145 of those that a replication group connects."""
 
@@ -2948,6 +2984,41 @@ class TestMembersOfAGroup:
     def test_a_member_that_never_answered_may_have_it(self):
         output = audit(*members_of_a_group("1-5", others="", unseen=True))
         assert outcome_of(output) == "member_unknown"
+
+    def test_what_a_member_passes_over_is_found_when_it_goes_on(self):
+        """Of the second row nobody knows yet; the third has more, and still lacks it."""
+        group = group_that_goes_on(["1 2 3 4 5", "1 2 4", "5"])
+        finding = the_only(audit(*group), RULE)
+        assert (finding.case, finding.witness) == ("left_out_in_group", f"{GROUP}:3")
+        assert (finding.data["later"], finding.data["members"]) == (f"{GROUP}:5", ["r"])
+
+    @pytest.mark.parametrize(
+        ("third", "reasons"),
+        [
+            ("", ["left_out_in_group", "left_out_in_group"]),  # it applies nothing
+            ("3 5", ["left_out_in_group"]),  # it had been late
+        ],
+    )
+    def test_what_a_member_has_passed_over_may_still_come(self, third, reasons):
+        group = group_that_goes_on(["1 2 3 4 5", "1 2 4", third])
+        output = audit(*group)
+        assert names(output) == []
+        said = [one.check for one in output.checks if one.instance_id == "t"]
+        assert [one.reason for one in said if one.rule == RULE and one.reason] == reasons
+
+    @pytest.mark.parametrize("own", ["r", "t"])
+    def test_what_a_member_makes_itself_comes_in_any_order(self, own):
+        """Its clients do not wait for its applier, nor do those of the other member."""
+        group = group_that_goes_on(["1 2 3 4 5", "1 2 4", "5"], makers={4: own, 5: own})
+        assert names(audit(*group)) == []
+
+    @pytest.mark.parametrize("numbers", ["1 2 1001 3", "1001 1 2002 2"])
+    def test_numbers_of_blocks_have_holes_and_another_order(self, numbers):
+        """A member that lags has a beginning of what the others have logged."""
+        halves = numbers.split()
+        group = group_that_goes_on([numbers, " ".join(halves[:2]), halves[2], halves[3]])
+        output = audit(*group)
+        assert (names(output), outcome_of(output, "t")) == ([], "holds")
 
     def test_the_groups_channel_has_no_server_as_its_source(self):
         """The group's name is its Source_UUID in performance_schema."""
