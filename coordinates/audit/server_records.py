@@ -7,6 +7,7 @@ by one of them has a module of its own; here each record goes to all that want i
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from tallystick.coordinates.audit.baselines import MasterInfoWrite
@@ -202,13 +203,16 @@ class ServerRecordReader(InstanceState):
         found = GtidSet.EMPTY
         if was_known and self.binlog.logged_is_complete:
             found = self.binlog.logged.freeze()
-        for key in ("gtid_executed_table", "undo_gtids"):
-            if isinstance(body.get(key), str):
-                try:
-                    found = found | GtidSet.parse(body[key], tags=self.server.knows_tags)
-                except GtidSetParseError:
-                    continue
         self.baselines.must_recover = found
+        for key in ("gtid_executed_table", "undo_gtids"):
+            self._expect_executed(body.get(key))
+
+    def _expect_executed(self, found: object) -> None:
+        """The next row must have what a start has found."""
+        if isinstance(found, str):
+            with suppress(GtidSetParseError):
+                gtids = GtidSet.parse(found, tags=self.server.knows_tags)
+                self.baselines.must_recover = gtids | (self.baselines.must_recover or GtidSet.EMPTY)
 
     def _begin_data_lineage(self, reason: str) -> None:
         self.data_lineage += 1
@@ -404,6 +408,8 @@ class ServerRecordReader(InstanceState):
         self.online_backup_steps.engine_lock(body, ts)
 
     def _gtids_persisted(self, body: dict[str, Any], ts: int) -> None:
+        if body["step"] == "recover":
+            self._expect_executed(body.get("gtids"))
         self.persistence.step(body, ts)
 
     def _clone_stepped(self, body: dict[str, Any], ts: int) -> None:

@@ -49,7 +49,9 @@ PURGE_WAITS_FOR_GTID_PERSIST = register(
         heals="data",
         claim=(
             "Undo purge never passes the oldest transaction whose GTID is not in the table yet,"
-            " and the number stored in the TRX_SYS page never passes it either and never falls."
+            " and the number stored in the TRX_SYS page never passes it either and never falls;"
+            " no transaction is committed after a write with a number below the oldest active one"
+            " that this write had collected."
         ),
         why=(
             "Between commit and the persister's next write, about a second, a GTID is durable only"
@@ -94,6 +96,16 @@ PURGE_WAITS_FOR_GTID_PERSIST = register(
                 "journal",
                 "at most {oldest}",
                 "WL#9211",
+            ),
+            "collected_passed": Case(
+                (
+                    "The GTID persister collected {number} as the oldest active transaction, and"
+                    " {oldest} with GTID {gtid} was committed after that."
+                ),
+                "{witness}",
+                "journal",
+                "at most {oldest}",
+                "WL#9211, Key design point 2",
             ),
         },
     )
@@ -242,6 +254,8 @@ class GtidPersistence:
     _since: dict[str, int] = field(default_factory=dict)
     """GTID to the moment of its commit, in that order."""
     _trx_num_gtid: int = 0
+    _collected: int = 0
+    """The greatest number that a write of this boot had collected as the oldest active one."""
     _writes: int = 0
     """Writes since the observation began, as far as that matters."""
     forgotten: Forgotten = field(default_factory=Forgotten)
@@ -263,7 +277,7 @@ class GtidPersistence:
         trx_no = body.get("trx_no")
         self._persister_steps.took(str(step), ts)
         if step == "commit" and isinstance(trx_no, int):
-            self._ended(str(body.get("gtid")), trx_no, ts)
+            self._ended(str(body.get("gtid")), self._judge_number(body, trx_no, ts), ts)
         elif step == "prepare":
             self._ended(str(body.get("gtid")), 0, ts)
         elif step == "write":
@@ -279,6 +293,21 @@ class GtidPersistence:
             self._forget()
             self._recovered(body.get("trx_num_gtid"))
             self._writes = WRITES_UNTIL_ANCHORED
+
+    def _judge_number(self, body: Mapping[str, Any], trx_no: int, ts: int) -> int:
+        """The number to follow a commit by; 0 where a write has passed it, which is found once."""
+        if trx_no >= self._collected:
+            return trx_no
+        broken = Broken(
+            "collected_passed",
+            witness=f"oldest active transaction {self._collected}",
+            at=f"gtid persister at {ts}",
+            number=self._collected,
+            oldest=trx_no,
+            gtid=str(body.get("gtid")),
+        )
+        self._reporter.broken(PURGE_WAITS_FOR_GTID_PERSIST, broken)
+        return 0
 
     def _recovered(self, number: object) -> None:
         """A start reads the number; a crash may have taken back what was not flushed."""
@@ -350,6 +379,9 @@ class GtidPersistence:
                 kept=INTERVALS_MAX,
                 at=f"gtid persister at {ts}",
             )
+        collected = body.get("oldest_trx_no")
+        if isinstance(collected, int):
+            self._collected = max(self._collected, collected)
         left_out = self._persister_steps.written(self._pending, known, written, body, ts)
         for gtid in known:
             del self._pending[gtid]
@@ -522,6 +554,7 @@ class GtidPersistence:
     def _forget(self) -> None:
         self._pending = {}
         self._since = {}
+        self._collected = 0
         self._writes = 0
         self.forgotten = Forgotten()
         self._is_late = False

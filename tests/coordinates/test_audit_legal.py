@@ -273,6 +273,14 @@ def a_crash_between_a_write_of_the_persister_and_its_number() -> Journal:
 
 
 @legal
+def transaction_numbers_that_come_again_after_a_crash() -> Journal:
+    """What a crash takes back of the redo log takes the numbers back, too."""
+    journal = crash(persisted(), gtid_executed_table=f"{UUID_A}:1-2", undo_gtids="")
+    journal.record("gtid_persister", step="commit", trx_no=2, gtid=f"{UUID_A}:3")
+    return journal
+
+
+@legal
 def a_thread_outside_a_zone_that_commits_what_it_does_not_log() -> Journal:
     """With sql_log_bin=0 no validity point comes between its logging and its unlocking."""
     return sequence("commit 5@:shop.a", "close", "wait", "validity_point", "open")

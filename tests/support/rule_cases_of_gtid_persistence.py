@@ -69,6 +69,15 @@ def undo_gtids_recovered__written(breaks: bool) -> Journal:
 
 
 @case()
+def purge_waits_for_gtid_persist__collected(breaks: bool) -> Journal:
+    """Whatever is below the number that a write collected had been committed before."""
+    journal = persisted()
+    journal.record(PERSISTER, step="commit", trx_no=2 if breaks else 3, gtid=f"{UUID_A}:3")
+    journal.record(PERSISTER, step="write", gtids=f"{UUID_A}:3", oldest_trx_no=4)
+    return journal
+
+
+@case()
 def gtid_persisted_after_commit(breaks: bool) -> Journal:
     journal = persisted()
     journal.record(PERSISTER, step="commit", trx_no=3, gtid=f"{UUID_A}:3")

@@ -273,3 +273,17 @@ def recovered_gtids_complete__undo(breaks: bool) -> Journal:
     journal.binlog.open(2)
     journal.row()
     return journal
+
+
+@case()
+def recovered_gtids_complete__recover_step(breaks: bool) -> Journal:
+    """The record of recovery tells what was in the undo logs, too."""
+    journal = source()
+    journal.row()
+    at = {"file": "binlog.000001", "position": journal.binlog.end}
+    journal.start(crashed=True, recovered=at)
+    gtids = f"{UUID_C}:4" if breaks else f"{UUID_A}:3"
+    journal.record("gtid_persister", step="recover", gtids=gtids, trx_num_gtid=4)
+    journal.binlog.open(2)
+    journal.row()
+    return journal
