@@ -185,8 +185,8 @@ def judge_positions(
     """Whether the positions of one channel in an image's summary agree."""
     rows = [status.get(name) or {} for name in ("slave_master_info", "slave_relay_log_info")]
     master, relay_info = rows
-    executed_source = _coordinates(status, "exec_source_log_file", "exec_source_log_pos")
-    stored_source = _coordinates(relay_info, "Master_log_name", "Master_log_pos")
+    executed_source = coordinates_of(status, "exec_source_log_file", "exec_source_log_pos")
+    stored_source = coordinates_of(relay_info, "Master_log_name", "Master_log_pos")
     if (
         executed_source is not None
         and stored_source is not None
@@ -201,11 +201,11 @@ def judge_positions(
         )
     if relay is None or relay.base_name is None or relay.end < 0:
         return Undecided(IMAGE_RELAY_UNSEEN)
-    read = _coordinates(status, *_READ)
+    read = coordinates_of(status, *_READ)
     answer = _judge_executed_within(read, executed_source, relay, baselines)
     if answer is not HOLDS:
         return answer
-    stored_read = _coordinates(master, "Master_log_name", "Master_log_pos")
+    stored_read = coordinates_of(master, "Master_log_name", "Master_log_pos")
     answer = _judge_read(stored_read, read, relay)
     if answer is not HOLDS:
         return answer
@@ -213,8 +213,8 @@ def judge_positions(
         answer = _judge_passed(executed_source, executed, relay)
         if answer is not HOLDS:
             return answer
-    applied = _coordinates(status, "relay_log_file", "relay_log_pos")
-    stored = _coordinates(relay_info, "Relay_log_name", "Relay_log_pos")
+    applied = coordinates_of(status, "relay_log_file", "relay_log_pos")
+    stored = coordinates_of(relay_info, "Relay_log_name", "Relay_log_pos")
     if applied is None or applied.base_name != relay.base_name:
         return Undecided(APPLIED_UNKNOWN)
     if stored is None:
@@ -232,7 +232,7 @@ def judge_positions(
 _READ = ("read_source_log_file", "read_source_log_pos")
 
 
-def _coordinates(row: Mapping[str, Any], file: str, position: str) -> LogCoordinates | None:
+def coordinates_of(row: Mapping[str, Any], file: str, position: str) -> LogCoordinates | None:
     """A coordinate of a row, None where it has none."""
     name, offset = row.get(file), row.get(position)
     if not isinstance(name, str) or not name or not isinstance(offset, int):

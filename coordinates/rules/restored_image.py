@@ -9,13 +9,17 @@ from tallystick.coordinates.audit.comparison import RestoreMade
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import Against, Compared, between, wait_or_give_up
 from tallystick.coordinates.rules.families import Family, Lack
+from tallystick.coordinates.rules.image_positions import coordinates_of
+from tallystick.coordinates.rules.info_repositories import stored_pair, stored_source
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import GTID_SETS, not_executed
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
+
+    from tallystick.coordinates.values.binlog import LogCoordinates
 
 RESTORED_IMAGE_UNSEEN = reason(
     "restored_image_unseen",
@@ -28,10 +32,8 @@ RESTORE_SET_UNKNOWN = reason(
     Lack.BACKUP,
 )
 
-_POSITIONS = (
-    ("binlog_file", "binlog_position"),
-    ("exec_source_log_file", "exec_source_log_pos"),
-)
+_BINLOG = "binlog_file", "binlog_position"
+_EXECUTED = "exec_source_log_file", "exec_source_log_pos"
 _IMAGE = "image {backup_id} of instance {source}"
 _RESTORE = "restored server"
 
@@ -45,7 +47,8 @@ _RESTORE = "restored server"
     heals="data",
     claim=(
         "A restored server has the GTID set of the image that it was restored from, and names the"
-        " image's coordinates; it logs nothing of that set, and SET gtid_purged gives it nothing"
+        " image's coordinates, those that its channels have read and stored of their sources' logs"
+        " included; it logs nothing of that set, and SET gtid_purged gives it nothing"
         " else before it logs or receives."
     ),
     why=(
@@ -54,7 +57,9 @@ _RESTORE = "restored server"
         " if it holds more, the server passes over groups that its data do not have."
     ),
     undecided_when=(
-        "the image was not seen to be taken, or image or restore do not name a GTID set; more than"
+        "the image was not seen to be taken, or image or restore do not name a GTID set; what was"
+        " read and stored is compared where the image has all four of read and executed position"
+        " and info repositories, and of relay logs, which may begin anew, nothing; more than"
         " the image's set is not judged on a server that logs or receives by itself already"
     ),
     sources=(
@@ -147,17 +152,50 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
 def _positions(restored: Mapping[str, Any], image: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """What is compared, and the coordinates of both, where both name them."""
     channels = {str(one["channel"]): one for one in image.get("channels") or ()}
-    pairs = [("", restored, image)] + [
-        (f"channel {one['channel']}", one, channels[str(one["channel"])])
-        for one in restored.get("channels") or ()
-        if str(one["channel"]) in channels
-    ]
-    return [
-        (f"{what} {file}".strip(), f"{mine[file]}:{mine[at]}", f"{theirs[file]}:{theirs[at]}")
-        for what, mine, theirs in pairs
-        for file, at in _POSITIONS
-        if None not in (mine.get(file), mine.get(at), theirs.get(file), theirs.get(at))
-    ]
+    found = [_named_pair(restored, image, *_BINLOG)]
+    for one in restored.get("channels") or ():
+        name = str(one["channel"])
+        if name in channels:
+            pairs = (_named_pair(one, channels[name], *_EXECUTED), *_stored(one, channels[name]))
+            found += [pair and (f"channel {name} {pair[0]}", *pair[1:]) for pair in pairs]
+    return [pair for pair in found if pair is not None]
+
+
+def _named_pair(
+    restored: Mapping[str, Any], image: Mapping[str, Any], file: str, at: str
+) -> tuple[str, str, str] | None:
+    mine, theirs = ((one.get(file), one.get(at)) for one in (restored, image))
+    if None in (*mine, *theirs):
+        return None
+    return file, "{}:{}".format(*mine), "{}:{}".format(*theirs)
+
+
+def _stored(
+    restored: Mapping[str, Any], image: Mapping[str, Any]
+) -> Iterator[tuple[str, str, str]]:
+    """What was read and is stored of the source's log, where the image says all that it may be.
+
+    Where relay logs are given up, receiving begins anew at an executed position; a start reads what
+    is stored. Relay log coordinates are not compared: a restored server may have begun a relay log
+    anew, under a name of before.
+    """
+    theirs = _source_positions(image)
+    if None in theirs.values():
+        return
+    for what, mine in _source_positions(restored).items():
+        names = tuple(theirs) if what != "slave_relay_log_info" else (what, "exec")
+        if mine is not None and mine not in [theirs[name] for name in names]:
+            yield what, str(mine), str(theirs[what])
+
+
+def _source_positions(channel: Mapping[str, Any]) -> dict[str, LogCoordinates | None]:
+    relay_info = channel.get("slave_relay_log_info")
+    return {
+        "read": coordinates_of(channel, "read_source_log_file", "read_source_log_pos"),
+        "exec": coordinates_of(channel, *_EXECUTED),
+        "slave_master_info": stored_source(channel.get("slave_master_info")),
+        "slave_relay_log_info": stored_pair("slave_relay_log_info", relay_info)[1],
+    }
 
 
 def _set(summary: Mapping[str, Any]) -> GtidSet | None:

@@ -394,6 +394,68 @@ def test_a_restored_server_has_what_its_image_has(
     assert [(finding.case, str(finding.witness)) for finding in found] == broken
 
 
+def channel_summary(**positions: int) -> dict[str, Any]:
+    """What an image of a replica has of its channel, with some offsets changed."""
+    of = {"read": 900, "exec": 500, "master": 700, "relay": 400, **positions}
+    file = "c-bin.000002"
+    return {
+        "channel": "",
+        "read_source_log_file": file,
+        "read_source_log_pos": of["read"],
+        "exec_source_log_file": file,
+        "exec_source_log_pos": of["exec"],
+        "relay_log_file": "relay.000003",
+        "relay_log_pos": of.get("applied", 300),
+        "slave_master_info": {"Master_log_name": file, "Master_log_pos": of["master"]},
+        "slave_relay_log_info": {
+            "Relay_log_name": "./relay.000003",
+            "Relay_log_pos": 250,
+            "Master_log_name": file,
+            "Master_log_pos": of["relay"],
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("restored", "broken"),
+    [
+        ({}, []),
+        ({"read": 901}, ["read 901"]),
+        ({"read": 500, "master": 500}, []),  # relay log recovery
+        ({"read": 700}, []),  # as a start reads it
+        ({"master": 701}, ["slave_master_info 701"]),
+        ({"relay": 500}, []),
+        ({"relay": 900}, ["slave_relay_log_info 900"]),
+        ({"applied": 4}, []),  # a relay log that has begun anew
+    ],
+)
+def test_a_restored_replica_stores_what_its_image_has(
+    restored: dict[str, int], broken: list[str]
+) -> None:
+    """Or what a start makes of it; relay logs may begin anew."""
+    recovery = Recovery(sees_image=False)
+    tell(recovery.source, "image", **recovery.summary, channels=[channel_summary()])
+    channels = [channel_summary(**restored)]
+    tell(recovery.server, "restore", peer="s", **recovery.summary, channels=channels)
+    recovery.source.time()
+    found = audit(recovery.source, recovery.server).findings
+    assert [one.case for one in found if one.rule == RESTORE] == ["other_position"] * len(broken)
+    ends = [f"{one.at.split()[-1]} {str(one.witness).split(':')[1]}" for one in found]
+    assert ends == broken
+
+
+def test_what_an_image_does_not_say_a_restored_replica_may_store() -> None:
+    """An image without a repository does not tell from where a start goes on."""
+    recovery = Recovery(sees_image=False)
+    image = channel_summary()
+    del image["slave_master_info"]
+    tell(recovery.source, "image", **recovery.summary, channels=[image])
+    channels = [channel_summary(read=901)]
+    tell(recovery.server, "restore", peer="s", **recovery.summary, channels=channels)
+    recovery.source.time()
+    assert names(audit(recovery.source, recovery.server)) == []
+
+
 @pytest.mark.parametrize("event", ["gap", "follow", "log"])
 def test_a_restored_server_that_goes_on_may_have_more_than_its_image(event: str) -> None:
     """What it has received, logged, or what the journal may have missed."""
