@@ -111,7 +111,8 @@ class InstanceState:
         ts: The latest time read.
         event_findings: How many findings the events after the last row brought.
         data_lineage: Grows when the data is replaced.
-        has_stopped: Whether the server was shut down since its last start.
+        stopped_clean: Whether the stop since the last start is said to be clean, None: no stop was
+            seen.
         reset_ts: Time of the last RESET of the binary log, -1 before the first.
         answered_ts: Time of the last log_status row, -1 before the first.
         has_lost_records: Whether records from before what was read are missing: logs are not new.
@@ -157,7 +158,7 @@ class InstanceState:
     reset_ts: int = -1
     event_findings: int = field(default=0, metadata=GOES_ON)
     data_lineage: int = field(default=0, metadata=GOES_ON)
-    has_stopped: bool = False
+    stopped_clean: bool | None = None
     has_lost_records: bool = field(default=False, metadata=GOES_ON)
     first_lineage: int = field(default=0, metadata=GOES_ON)
 

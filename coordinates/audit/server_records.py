@@ -22,10 +22,21 @@ from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.backup_coordinates import judge_backup
 from tallystick.coordinates.rules.channel import judge_pair
 from tallystick.coordinates.rules.columns import same_family
-from tallystick.coordinates.rules.executed_set import COMMITS_IN_DOUBT, CRASHED_WITHOUT_REDO
-from tallystick.coordinates.rules.info_repositories import stored_pair, stored_source
+from tallystick.coordinates.rules.executed_set import (
+    COMMITS_IN_DOUBT,
+    CRASHED_WITHOUT_REDO,
+    STOP_IN_DOUBT,
+    recovered_gtids_complete,
+)
+from tallystick.coordinates.rules.gtid_persistence import UNDO_GTIDS_RECOVERED
+from tallystick.coordinates.rules.info_repositories import (
+    INFO_REPOSITORY_READ_BACK,
+    stored_pair,
+    stored_source,
+)
 from tallystick.coordinates.rules.online_backup import judge_metadata_change
 from tallystick.coordinates.rules.outcomes import Broken, Undecided
+from tallystick.coordinates.rules.redo_log import FLUSHED_REDO_SURVIVES_START
 from tallystick.coordinates.rules.replication_info import (
     GROUP_FORGOTTEN,
     relay_info_coordinates_paired,
@@ -42,6 +53,13 @@ if TYPE_CHECKING:
 
 Handlers = Mapping[int, Callable[[Any, dict[str, Any], int], None]]
 """By record type what handles it: the audit, the record's body, its time in microseconds."""
+_OF_A_STOP = (
+    recovered_gtids_complete,
+    UNDO_GTIDS_RECOVERED,
+    FLUSHED_REDO_SURVIVES_START,
+    INFO_REPOSITORY_READ_BACK,
+)
+"""Rules that ask more of a start after a clean stop than of one after a crash."""
 LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
 
 
@@ -107,6 +125,7 @@ class ServerRecordReader(InstanceState):
         has_logged = logs_everything and position == (self.binlog.file_name, self.binlog.end)
         if crashed and body.get("data_lineage") not in ("restored", "cloned"):
             self._doubt_commits(has_logged=has_logged)
+            self._doubt_stop(body)
         self.server.started(body)
         self.reporter.is_mute = False
         if was_known and self.server.log_bin != log_bin:
@@ -130,7 +149,7 @@ class ServerRecordReader(InstanceState):
         self.baselines.forget_master_info()
         self.baselines.forget_left_out()
         self.baselines.redo_was_disabled |= self.server.redo_is_disabled
-        self.has_stopped = False
+        self.stopped_clean = None
         self.lose_sessions()
         self.clones.interrupted()
         self.clone_steps.started(body.get("data_lineage"))
@@ -195,8 +214,29 @@ class ServerRecordReader(InstanceState):
         """Whether the previous boot may have ended without a clean stop."""
         crashed = body.get("crashed")
         if crashed is None:
-            return not (self.has_stopped or self.binlog.is_closed)
-        return bool(crashed)
+            return not (self.stopped_clean or self.binlog.is_closed)
+        return bool(crashed) or self.stopped_clean is False
+
+    def _doubt_stop(self, body: Mapping[str, Any]) -> None:
+        """What a clean stop leaves is not asked where stop and start differ, nor known to be there.
+
+        A start in between that failed before it was seen may explain both.
+        """
+        crashed = body.get("crashed")
+        if crashed is None or crashed is not self.stopped_clean:
+            return
+        stopped, started = ("clean", "after a crash") if crashed else ("a crash", "after no crash")
+        rules = tuple(rule for rule in _OF_A_STOP if rule.name not in self.reporter.disabled)
+        if rules:
+            self.reporter.note(
+                ObservationCode.COMPARISON_UNDECIDED,
+                STOP_IN_DOUBT,
+                at="the start after the stop",
+                rules=rules,
+                is_undecided=True,
+                stopped=stopped,
+                started=started,
+            )
 
     def _expect_recovered(self, body: Mapping[str, Any], was_known: bool) -> None:
         """What recovery found must be in the first row of the boot."""
@@ -227,7 +267,7 @@ class ServerRecordReader(InstanceState):
         self.repositories.forget()
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
-        self.has_stopped = bool(body.get("clean", True))
+        self.stopped_clean = bool(body.get("clean", True))
         self.server.stopped()
         self.lose_sessions()
 

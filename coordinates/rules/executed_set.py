@@ -81,6 +81,12 @@ CRASHED_WITHOUT_REDO = reason(
     " gtid_executed count, and its files may be damaged",
     Lack.SETTING,
 )
+STOP_IN_DOUBT = reason(
+    "stop_in_doubt",
+    "the stop record says that the server's end was {stopped}, and the start record after it that"
+    " it was started {started}: what a clean stop leaves was not asked for, and may be missing",
+    Lack.JOURNAL,
+)
 
 
 class Growth(NamedTuple):
@@ -523,7 +529,8 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
         "the start did not report the recovered end or the sets found, the recovered files have a"
         " gap in the journal, or gtid_executed of the first row is not readable; where"
         " innodb_flush_log_at_trx_commit is other than 1, whether a crash took commits from InnoDB"
-        " that the binary log has, unless commits of the redo log were observed"
+        " that the binary log has, unless commits of the redo log were observed; stop and start"
+        " record differ in whether the server had crashed"
     ),
     sources=("WL#9211, F-7", "MySQL manual: GTID Format and Storage"),
     remedy=(

@@ -13,6 +13,7 @@ from tallystick.coordinates.values.errors import StateDamagedError
 from tests.support.evidence_reduced import reasons_in
 from tests.support.journals import UUID_A, UUID_C, Journal, audit
 from tests.support.rule_cases import all_cases, innodb, local, purging, replica, source
+from tests.support.rule_cases_of_gtid_persistence import persisted
 from tests.support.rule_cases_of_images import image, positions
 
 Build = Callable[[], Journal]
@@ -44,6 +45,18 @@ def answered(**answer: object) -> Journal:
     """A source whose answer is no row."""
     journal = source()
     journal.record("log_status", collection_id="c1", **answer)
+    return journal
+
+
+def stopped_and_started(*, clean: bool, crashed: bool | None) -> Journal:
+    """A start that finds GTIDs neither in the table nor in undo logs."""
+    journal = persisted()
+    journal.record("stop", clean=clean)
+    said = {} if crashed is None else {"crashed": crashed}
+    at = {"file": "binlog.000001", "position": journal.binlog.end}
+    journal.start(**said, recovered=at, gtid_executed_table=f"{UUID_A}:1-2")
+    journal.binlog.open(2)
+    journal.row()
     return journal
 
 
@@ -230,6 +243,16 @@ def backup_channel_wrapped() -> Journal:
     return journal
 
 
+@history
+def stop_in_doubt() -> Journal:
+    return stopped_and_started(clean=True, crashed=True)
+
+
+@history
+def stop_in_doubt__crash() -> Journal:
+    return stopped_and_started(clean=False, crashed=False)
+
+
 @pytest.mark.parametrize("code", HISTORIES)
 def test_a_history_leaves_something_undecided_for_it(code: str) -> None:
     """The reason is named, and nothing else is found in what is legal."""
@@ -256,3 +279,20 @@ def test_nothing_is_judged_while_the_servers_settings_are_lost() -> None:
     output = audit_anew.absorb(block.take(len(block) - 1, len(block)))
     output.cuts += audit_anew.finish().cuts
     assert [("UNDECIDED", "settings_lost")] == [(c.verdict, c.reason) for c in output.cuts]
+
+
+@pytest.mark.parametrize(("clean", "crashed"), [(True, False), (False, True), (True, None)])
+def test_a_stop_and_a_start_that_agree_are_not_doubted(clean: bool, crashed: bool | None) -> None:
+    """A start may leave it to the stop before it, too."""
+    journal = stopped_and_started(clean=clean, crashed=crashed)
+    assert not [seen for seen in audit(journal).observations if seen.is_undecided]
+
+
+def test_a_stop_that_may_have_been_a_crash_promises_nothing() -> None:
+    """By the stop record GTIDs may wait in undo logs that nobody reports."""
+    journal = persisted()
+    journal.record("gtid_persister", step="commit", trx_no=3, gtid=f"{UUID_A}:3")
+    journal.record("stop", clean=False)
+    at = {"file": "binlog.000001", "position": journal.binlog.end}
+    journal.start(crashed=False, recovered=at, gtid_executed_table=f"{UUID_A}:1-2")
+    assert audit(journal).broken == []
