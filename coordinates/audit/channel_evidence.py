@@ -395,11 +395,11 @@ def _worker_in(
     is_known = (groups[:, Q_SOURCE_FILE] >= 1) & (groups[:, Q_SOURCE_END] >= 0)
     is_it = is_known & (groups[:, Q_SOURCE_FILE] == source.file_number)
     is_it &= (groups[:, Q_SOURCE_END] - source.position) % WRAP == 0
-    told = is_there & is_known
+    shown = is_there & is_known
     if relay.is_of_one_source and not relay.steps_back:
-        told |= is_it  # else two groups may end there in the source's log, or one come twice
-    if told.any() and not (is_there & is_it).any():
-        group = groups[told][0]
+        shown |= is_it  # else two groups may end there in the source's log, or one come twice
+    if shown.any() and not (is_there & is_it).any():
+        group = groups[shown][0]
         values["others"] = (
             LogCoordinates(at.base_name, int(group[Q_FILE]), int(group[Q_END])),
             LogCoordinates(source.base_name, int(group[Q_SOURCE_FILE]), int(group[Q_SOURCE_END])),

@@ -177,7 +177,7 @@ def _stored(
 
     Where relay logs are given up, receiving begins anew at an executed position; a start reads what
     is stored. Relay log coordinates are not compared: a restored server may have begun a relay log
-    anew, under a name of before.
+    anew, under the name of one that is gone.
     """
     theirs = _source_positions(image)
     if None in theirs.values():
