@@ -66,9 +66,9 @@ PASSED_UNLOGGED = reason(
 
 BEGUN_AFTER = reason(
     "begun_after",
-    "the replica began to replicate by position after {missing:gtids}, which {source} has logged"
-    " and the replica's gtid_executed does not count: whether its data have {missing:it|them} is"
-    " not shown",
+    "the replica replicates by position, and its gtid_executed does not count {missing:gtids},"
+    " which {source} has logged before the rest of it: whether the replica's data have {missing:it|them}"
+    " is not shown",
     Lack.SETTING,
 )
 
