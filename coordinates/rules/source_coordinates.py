@@ -67,8 +67,8 @@ PASSED_UNLOGGED = reason(
 BEGUN_AFTER = reason(
     "begun_after",
     "the replica replicates by position, and its gtid_executed does not count {missing:gtids},"
-    " which {source} has logged before the rest of it: whether the replica's data have {missing:it|them}"
-    " is not shown",
+    " which {source} has logged before the rest of it: whether the replica's data have"
+    " {missing:it|them} is not shown",
     Lack.SETTING,
 )
 
