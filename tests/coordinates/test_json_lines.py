@@ -557,6 +557,35 @@ def test_lines_to_blocks_to_lines_is_exact(lines, block_size):
     assert sum(len(block) for block in blocks) == len(lines)
 
 
+_POSITION = {"log_pos": 188, "flags": 8, "server_id": 1, "checksum": 7}
+_ORDER = dict.fromkeys(of_group, 5)
+_FULL = event(type="GTID", gtid=f"{UUID}:7", **_ORDER, **_POSITION)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        *[(_FULL, event(**{**_FULL, key: None})) for key in (*_POSITION, *_ORDER)],
+        (_FULL, {**_FULL, "gtid": f"{UUID}:t:7"}),
+        (_FULL, {**_FULL, "gtid": "none"}),
+        (_FULL, {**_FULL, "file": "binlog.000002"}),
+        (_FULL, {**_FULL, "kind": "relay", "channel": ""}),
+        tuple(event(kind="relay", channel=name) for name in ("", "ch")),
+        tuple(event(type="QUERY", query=verb) for verb in ("BEGIN", "COMMIT")),
+        tuple(event(type=code) for code in ("WRITE_ROWS", "UPDATE_ROWS")),
+        tuple(event(type=code) for code in (98, 99)),
+    ],
+    ids=lambda pair: " ".join(sorted(dict(pair[0].items() ^ pair[1].items()))),
+)
+def test_a_line_has_the_keys_of_its_record_whatever_is_beside_it(pair):
+    """Lines of a shape are printed together; those that differ in a key are of two."""
+    for records in (pair, pair[::-1]):
+        lines = [json.loads(line) for line in written(read(*records))]
+        assert lines == [
+            {**one, "ts": at + 1, "epoch": 0, "sequence": at} for at, one in enumerate(records)
+        ]
+
+
 def by_instance(lines):
     """Lines of each instance in their order; instances may be interleaved in another way."""
     return {name: [x for x in lines if json.loads(x)["instance"] == name] for name in "ab"}
