@@ -192,10 +192,14 @@ def times(clock: JournalClock, *shown: int) -> list[int]:
     return read(clock, *((RecordType.HEARTBEAT, ts) for ts in shown))
 
 
-def read(clock: JournalClock, *records: tuple[RecordType, int]) -> list[int]:
+def read(
+    clock: JournalClock,
+    *records: tuple[RecordType, int],
+    with_request: RecordType = RecordType.LOG_STATUS,
+) -> list[int]:
     builder = BlockBuilder("a")
     for record_type, ts in records:
-        body = {"requested_at": 0} if record_type is RecordType.LOG_STATUS else {}
+        body = {"requested_at": 0} if record_type is with_request else {}
         builder.server_record(record_type, body, ts=ts)
     made: list[int] = clock.read(builder.build())[0].columns["ts"].tolist()
     return made
@@ -265,6 +269,18 @@ def test_a_journal_by_hand_may_pause():
     shown = [START, START + HOUR_US, START + 2 * HOUR_US]
     assert times(clock, *shown) == shown
     assert times(clock, shown[-1] + HOUR_US, shown[-1] + 1) == [shown[-1], shown[-1] + 1]
+
+
+@pytest.mark.parametrize(
+    ("with_request", "may_pause"),
+    [(RecordType.VARIABLES, True), (RecordType.LOG_STATUS, False), (RecordType.HEARTBEAT, True)],
+)
+def test_requests_are_those_of_answers(with_request, may_pause):
+    """What another record has under that name, as a variable of a server, was not asked for."""
+    clock, last = JournalClock(), START + HOUR_US
+    records = (RecordType.LOG_STATUS, START), (with_request, START), (RecordType.STOP, last)
+    shown = read(clock, *records, with_request=with_request)
+    assert shown == [START, START, last if may_pause else START]
 
 
 def test_another_observer_begins_at_any_time():
