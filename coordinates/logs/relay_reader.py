@@ -502,7 +502,6 @@ class RelayReader(LogReader):
         LogReader.mark_gap(self)
         self.source_base = None
         self.source_number = self.source_end = self.position_end = self.sender = ABSENT
-        self.has_fallen = self.has_restarted = False
 
     def lose_continuity(self) -> None:
         """Part of the relay file is missing: Q is a lower bound until the next PREVIOUS_GTIDS."""
