@@ -59,6 +59,21 @@ def test_the_verdict_is_the_exit_status(certify, gtids, code, word):
     assert names == ["position_ends_a_group", "set_is_what_was_logged"]
 
 
+def test_the_positions_of_a_replica_in_json(certify, tmp_path):
+    """A channel that replicates by GTID has none."""
+    (tmp_path / "backup").mkdir()
+    (tmp_path / "backup" / "xtrabackup_slave_info").write_text(
+        "CHANGE REPLICATION SOURCE TO SOURCE_LOG_FILE='b.000001', SOURCE_LOG_POS=4"
+        " FOR CHANNEL 'x';\n"
+        "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION=1 FOR CHANNEL 'y';\n"
+    )
+    document = json.loads(certify(f"{UUID_A}:1-3", "--json").out)
+    assert document["coordinates"]["replica"] == [
+        {"channel": "x", "file": "b.000001", "position": 4},
+        {"channel": "y"},
+    ]
+
+
 def test_a_journal_packed_by_gzip(certify, journal, tmp_path):
     """And one of two observers."""
     packed = tmp_path / "packed.gz"

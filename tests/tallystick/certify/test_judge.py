@@ -369,16 +369,26 @@ def test_statements():
     purge = f"SET @@GLOBAL.gtid_purged = '{gtids}';"
     change = "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = 1;"
     assert of(backup(position, gtids)) == ["RESET MASTER;", purge, change]
-    assert of(backup(position, gtids), "8.4.0")[0] == "RESET BINARY LOGS AND GTIDS;"
     assert of(backup(position)) == [
         (
             "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION = 0,"
             f" SOURCE_LOG_FILE = 'binlog.000001', SOURCE_LOG_POS = {position[1]};"
         )
     ]
-    assert of(backup(position), "8.0.22-log")[0].startswith("CHANGE MASTER TO MASTER_AUTO_POSITION")
     assert of(backup(position, f"{UUID_A}:1")) == []
     assert of(backup(("binlog.000009", 4))) == []
+    for version, statement in (
+        ("8.0.22-log", "CHANGE MASTER TO MASTER_AUTO_POSITION"),
+        ("8.0.23", "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION"),
+        (None, "CHANGE REPLICATION SOURCE TO SOURCE_AUTO_POSITION"),
+    ):
+        assert of(backup(position), version)[0].startswith(statement)
+    for version, statement in (
+        ("8.1.0", "RESET MASTER;"),
+        ("8.2.0", "RESET BINARY LOGS AND GTIDS;"),
+        (None, "RESET MASTER;"),
+    ):
+        assert of(backup(position, gtids), version)[0] == statement
 
 
 def test_statements_of_a_replica_alone():
