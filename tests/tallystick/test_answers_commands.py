@@ -13,7 +13,10 @@ from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.streaming import newest_rows
+from tallystick.streaming.answers import ANSWER_US
+from tallystick.streaming.delta_table import append, made
 from tallystick.streaming.table_sink import TableSink
+from tallystick.streaming.tables import CUTS, arrow_rows
 from tests.support.tails import wait_for
 
 A, B = (f"{x * 8}-{x * 4}-{x * 4}-{x * 4}-{x * 12}" for x in "ab")
@@ -276,22 +279,27 @@ def test_where_there_is_no_job_the_other_evidence_is_named(tallystick, words):
     assert ran.err.endswith("; or name --journal FILE or --servers FILE\n")
 
 
-def test_a_request_that_others_have_answered_is_waited_for_in_vain(tallystick, tables, monkeypatch):
+def test_a_request_that_others_have_answered_is_waited_for_in_vain(tallystick, tmp_path, tables):
     """A collection that is not closed, and was begun long enough ago."""
     now = time.time_ns() // 1_000
     closed = {"collection_id": "c1", "verdict": "CONSISTENT", "reason": "", "instances": 2,
               "missing": 0, "is_late": False, "ts": now}  # fmt: skip
-    both = [row("a", A, "", ts=now), row("b", B, "", ts=now)]
-    tables.write(0, cuts=both, validations=[closed])
-    tables.write(1, cuts=[row("a", A, "", "c2", ts=now)])
+    tables.write(0, validations=[closed])
+    directory = tmp_path / ".tallystick" / "audit" / "tables"
+
+    def wrote(ago_us, *cuts):
+        at = now - ago_us
+        append(made(directory, CUTS), arrow_rows(CUTS, list(cuts)), "run", None, at)
 
     def sentence(name):
         ran = tallystick("ready", "backup", name, "--json")
         return json.loads(ran.out)["checks"][0]["sentence"]
 
+    wrote(60_000_000, row("a", A, "", ts=now), row("b", B, "", ts=now))
+    wrote(0, row("a", A, "", "c2", ts=now))
     assert "has not answered" not in sentence("b")
-    monkeypatch.setattr("tallystick.streaming.answers.ANSWER_US", -1_000_000)
-    assert "'b' has not answered collection 'c2', which others have" in sentence("b")
+    wrote(ANSWER_US + 1_000_000, row("a", A, "", "c3", ts=now))
+    assert "'b' has not answered collection 'c3', which others have" in sentence("b")
     assert "has not answered" not in sentence("a")
 
 
