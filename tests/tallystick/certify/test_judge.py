@@ -131,8 +131,15 @@ def test_what_was_purged_belongs_to_the_set():
     own = str(journal.binlog.gtids)
     journal.groups(1).row()
     assert truth(backup(at, f"{own},{UUID_B}:1-9"), journal) is Truth.TRUE
-    assert truth(backup(at, own), journal) is Truth.FALSE
-    assert truth(backup(at, f"{own},{UUID_B}:1-10"), journal) is Truth.FALSE
+    for gtids, named in (
+        (f"{own},{UUID_B}:1-7", f"lacks {UUID_B}:8-9, executed before"),
+        (f"{own},{UUID_B}:1-10", f"has {UUID_B}:10, neither logged"),
+        (f"{UUID_A}:1,{UUID_B}:1-9", f"lacks {UUID_A}:2, logged up to"),
+        (f"{UUID_A}:1-3,{UUID_B}:1-9", f"has {UUID_A}:3, logged after"),
+    ):
+        judged = judge(backup(at, gtids), made(journal), None)
+        assert judged.truth is Truth.FALSE
+        assert [named in check.sentence for check in judged.checks] == [False, True]
     # Nobody has read gtid_purged.
     del journal.records[-1]["gtid_purged"]
     (sentence,) = undecided(backup(at, f"{own},{UUID_B}:1-9"), journal)
