@@ -8,6 +8,7 @@ import sqlite3
 import pytest
 from changes import History
 
+from tallystick import alerts
 from tallystick.alerts.alert import alert_of
 from tallystick.alerts.store import SENT, AlertStore, read_deliveries, step_of
 from tallystick.coordinates.events.incident_control import ControlAction
@@ -120,6 +121,27 @@ def test_a_sink_hears_of_the_end_of_what_it_heard_of(opened):
     take(store, history.healed(), [HTTP, ("new", "log", False), STATE])
     assert [] == drained(store, "new")
     assert ["resolved"] == drained(store, "k2")
+
+
+def test_what_ended_more_than_35_days_ago_is_forgotten(opened, tmp_path, monkeypatch):
+    """By the next run; what still goes on or waits is not."""
+    clock, ago_us = alerts.store.now_us, 0
+    monkeypatch.setattr(alerts.store, "now_us", lambda: clock() - ago_us)
+    store, history = opened(), History()
+    for name, days in (("forgotten", 36), ("goes on", 36), ("kept", 34)):
+        ago_us = days * 86_400_000_000
+        take(store, history.errant(instance=name), [HTTP])
+        if name != "goes on":
+            take(store, history.healed(name), [HTTP])
+        drained(store)
+    ago_us = 36 * 86_400_000_000
+    take(store, history.errant(instance="waits"), [HTTP])
+    ago_us = 0
+    store = opened()
+    assert ["goes on", "waits"] == sorted(one["instance"] for one in store.open())
+    rows = read_deliveries(tmp_path / "alerts.sqlite", 10)
+    assert ["waits", "kept", "kept", "goes on"] == [row.alert["instance"] for row in rows]
+    assert ["opened"] == drained(store)
 
 
 def test_a_full_queue_merges_before_it_drops(opened):
