@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
@@ -11,13 +10,17 @@ from tallystick.coordinates.events._message_headers import headers_of_json
 from tallystick.streaming.audit_log import AuditLog, Entry
 from tallystick.streaming.bucket import Bucket, Judging, Numbers
 from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
+from tallystick.streaming.schema import SEGMENTS
 
 
 class MemoryStore:
-    """As the state store: what is done in a step, with what was there before."""
+    """As the state store: what is done in a step, with what was there before.
+
+    It has no more segments than the store has lists.
+    """
 
     def __init__(self, entries: Iterable[tuple[int, Entry]] = ()) -> None:
-        self.segments: dict[int, list[Entry]] = defaultdict(list)
+        self.segments: dict[int, list[Entry]] = {number: [] for number in range(SEGMENTS)}
         for segment, entry in entries:
             self.segments[segment].append(entry)
 
