@@ -269,6 +269,17 @@ def test_ready_says_what_it_expected(tallystick, tables, arguments, text):
     assert text in ran.err
 
 
+def test_who_never_answered_is_not_known_to_be_ready(tallystick, tables):
+    """It says why, as the audit does."""
+    error = "'b' refuses the account."
+    silent = row("b", "", "", answer="missing", error_text=error, gtid_executed=None)
+    tables.write(0, cuts=[row("a", A, ""), silent])
+    ran = tallystick("ready", "backup", "b", "--json")
+    document = json.loads(ran.out)
+    assert (ran.code, document["answer"]) == (3, "undecided")
+    assert "no row of b is known: 'b' refuses the account" == document["checks"][0]["sentence"]
+
+
 @pytest.mark.parametrize(
     "words", [("ready", "backup", "a"), ("where", f"{A}:1"), ("diff", "a", "b")]
 )
