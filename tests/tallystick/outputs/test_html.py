@@ -206,19 +206,32 @@ def _rgb(colour):
     return [int(part) for part in re.findall(r"\d+", colour)[:3]]
 
 
+def incident(one, state=IncidentState.OPEN):
+    """That of a finding alone."""
+    return Incident(
+        *(one.finding_id, one.rule, one.case, one.severity, one.instance_id, None, {}),
+        *(state, one.ts, one.ts, None, 1, one.witness, one),
+    )
+
+
+def test_incidents_are_counted_by_what_has_become_of_them():
+    """Those that are over are neither open nor acknowledged."""
+    states = list(IncidentState)
+    states += [IncidentState.OPEN, IncidentState.RESOLVED, IncidentState.RESOLVED]
+    found = tuple(finding(at=f"c{n}", ts=START + n) for n in range(len(states)))
+    incidents = list(map(incident, found, states))
+    text = render(replace(broken(), found=found, incidents=incidents))
+    assert "2 incidents are open." in text
+    assert "1 acknowledged incident does not count." in text
+
+
 def test_every_link_within_the_page_leads_somewhere():
     """Of a rule with many cases, whose later ones are only in the JSON report, to the rule."""
     found = tuple(
         finding(at=f"c{n}", ts=START + n, data=finding().data | {"source": f"s{n}"})
         for n in range(60)
     )
-    incidents = [
-        Incident(
-            *(one.finding_id, one.rule, one.case, one.severity, one.instance_id, None, {}),
-            *(IncidentState.OPEN, one.ts, one.ts, None, 1, one.witness, one),
-        )
-        for one in found
-    ]
+    incidents = [incident(one) for one in found]
     text = render(replace(broken(), found=found, incidents=incidents))
     ids = set(re.findall(r'\bid="([^"]+)"', text))
     links = re.findall(r'href="#([^"]+)"', text)
