@@ -212,6 +212,19 @@ def test_columns_and_single_events_note_the_same_writers(monkeypatch):
     ]
 
 
+def test_what_waits_in_a_relay_file_is_remembered_in_the_next_one():
+    """A group that its applier has passed by, but not executed, is found behind a rotation too."""
+    journal, relay, more = replica()
+    before = journal.replica_status()
+    relay.copy(more[0])
+    passed = journal.replica_status()
+    relay.rotate()
+    journal.row(replica_status=before)
+    assert audit(journal).broken == []
+    journal.row(replica_status=passed)
+    assert "applied_relay_gtids_executed" in audit(journal).broken
+
+
 def test_after_a_gap_of_a_relay_log_no_group_waits_to_be_applied():
     """Which groups are between the known ones and the next is not known."""
     journal, relay, more = replica()
