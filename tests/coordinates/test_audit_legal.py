@@ -1036,3 +1036,24 @@ def test_a_group_that_is_committed_while_a_row_is_read_may_not_be_stored_yet(is_
     )
     found = [(one.rule, one.case) for one in audit(journal).findings]
     assert found == ([("relay_info_updated_with_commit", "too_old")] if is_committed else [])
+
+
+@pytest.mark.parametrize("is_same", [False, True])
+def test_a_group_that_two_channels_received_may_be_committed_by_the_other(is_same):
+    """Then the row of one of them does not move; by a group of its own it does."""
+    journal, relay, more = replica(replica_parallel_workers=0)
+    other = journal.relay("x", "relay-x")
+    other.connect()
+    stored = relay_info(relay)
+    apply(journal, relay, more[0])
+    if is_same:
+        other.copy(more[0])
+    else:
+        apply(journal, other, more[1])
+    journal.row(
+        gtid_executed_first=str(journal.executed),
+        slave_relay_log_info=[*stored, relay_info(other)[0] | {"Channel_name": "x"}],
+        replica_status=journal.replica_status(),
+    )
+    found = [(one.rule, one.case) for one in audit(journal).findings]
+    assert found == ([] if is_same else [("relay_info_updated_with_commit", "too_old")])
