@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pytest
@@ -293,6 +294,26 @@ def test_a_group_is_arriving_from_its_gtid_to_its_end():
     counts = range(first, len(journal.records) + 1)
     arriving = [str(relay_of(journal.records[:count]).arriving()) for count in counts]
     assert ["", *[f"{UUID_C}:4"] * 4, ""] == arriving
+
+
+@pytest.mark.parametrize("fast_min", [1, 10**9])
+def test_the_fleet_learns_whose_groups_were_logged(monkeypatch, fast_min):
+    """Whichever of the servers that the log knows a run of groups is of."""
+    monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
+    journal = Journal(gtid_mode="ON_PERMISSIVE").begin()
+    a, b, c = UUID_A, UUID_B, UUID_C
+    runs = [[f"{a}:1", f"{b}:1", f"{c}:1"], [f"{c}:2"], [f"{a}:2", None, f"{c}:3"], [f"{b}:2"]]
+    for gtids in runs:
+        for gtid in gtids:
+            journal.binlog.group(gtid)
+        journal.row()
+    named = [
+        None if sid < 0 else f"{one.body['sids'][sid]}:{gno}"
+        for one in audit(journal).fleet_events
+        if one.kind is FleetEventKind.LOGGED
+        for sid, gno in zip(*(one.arrays[f"group_{k}"] for k in ("sid", "gno")), strict=True)
+    ]
+    assert list(chain.from_iterable(runs)) == named
 
 
 @pytest.mark.parametrize("fast_min", [1, 10**9])
