@@ -72,9 +72,10 @@ class Alerts:
         self._notice = notice
         self._lost = 0
         sinks = sinks_of(settings, notice)
+        path = directory / FILE
         try:
             self._store = AlertStore(
-                directory / FILE,
+                path,
                 growth=settings.alerts_growth,
                 queue_max=settings.alerts_queue,
                 notice=notice,
@@ -82,9 +83,8 @@ class Alerts:
             dropped = self._store.forget_other_sinks(request.key for request, _ in sinks)
             opened = [one for one in self._store.open() if one["rule"] in absence.RULES]
         except (OSError, sqlite3.Error) as error:
-            path = str(directory / FILE)
             raise MisuseError(
-                f"the queue of alerts, {path!r}, cannot be opened: {error}"
+                f"the queue of alerts, {str(path)!r}, cannot be opened: {error}"
             ) from error
         self._absent: dict[str, Alert] = {alert["instance"]: alert for alert in opened}
         if dropped:

@@ -18,12 +18,13 @@ from prometheus_client import CollectorRegistry, generate_latest
 from receivers import ALERTMANAGER, Alertmanager, Receiver, wait_for
 
 from tallystick.alerts.metrics import AlertMetrics
-from tallystick.alerts.service import Alerts
+from tallystick.alerts.service import FILE, Alerts
 from tallystick.alerts.sinks import alertmanager
 from tallystick.alerts.worker import backoff_s
 from tallystick.coordinates.events.incident_control import ControlAction
 from tallystick.coordinates.results import Acknowledgement
 from tallystick.coordinates.rules.topic_messages import Origin
+from tallystick.errors import MisuseError
 from tallystick.settings import load
 from tallystick.streaming.answers import SILENT, UNREADABLE, Absence
 from tallystick.streaming.table_sink import TableSink
@@ -99,6 +100,17 @@ def test_what_is_refused_is_given_up_and_the_next_goes_on(service, quick):
         assert ["c"] == [one["instance"] for one in receiver.taken]
         assert 1 == value(alerts, "alerts_refused_total", sink=f"webhook 127.0.0.1:{receiver.port}")
         assert "refused alert" in service.notices[0]
+
+
+def test_a_queue_that_cannot_be_opened_is_named(service, tmp_path):
+    """One line with its path and the reason; what is there stays as it is."""
+    path = tmp_path / FILE
+    path.mkdir()
+    with pytest.raises(MisuseError) as raised:
+        service("log")
+    expected = f"the queue of alerts, {str(path)!r}, cannot be opened: unable to open database file"
+    assert expected == str(raised.value)
+    assert path.is_dir()
 
 
 def test_a_queue_that_is_damaged_alerts_again_what_is_open(service, tmp_path):
@@ -184,8 +196,9 @@ KILLED = """
 import sys, threading
 from pathlib import Path
 from changes import History
-from tallystick.alerts.service import Alerts
+from tallystick.alerts.service import FILE, Alerts
 from tallystick.coordinates.rules.topic_messages import Origin
+from tallystick.errors import MisuseError
 from tallystick.settings import load
 settings = load({"alerts": [sys.argv[2]]}).settings
 alerts = Alerts(Path(sys.argv[1]), settings, print)
