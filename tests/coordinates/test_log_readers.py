@@ -297,6 +297,18 @@ def test_a_group_is_arriving_from_its_gtid_to_its_end():
 
 
 @pytest.mark.parametrize("fast_min", [1, 10**9])
+@pytest.mark.parametrize("by", [-1, 1])
+def test_a_block_that_does_not_begin_where_the_log_ends_is_found(monkeypatch, fast_min, by):
+    """Though its events follow each other: written over what is there, or behind a hole."""
+    monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
+    journal = Journal().begin().groups(10)
+    count = len(journal.records)
+    journal.binlog.end += by * 31
+    journal.groups(9)
+    assert "log_events_contiguous" in audit(journal, block_size=count).broken
+
+
+@pytest.mark.parametrize("fast_min", [1, 10**9])
 def test_the_fleet_learns_whose_groups_were_logged(monkeypatch, fast_min):
     """Whichever of the servers that the log knows a run of groups is of."""
     monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
