@@ -228,6 +228,8 @@ def test_a_replica_is_compared_with_all_its_sources():
     assert (SOURCE_UUID, [("both", "1-90"), ("there", "91-100")]) == (
         sid, [(piece.kind, piece.text) for piece in pieces],
     )  # fmt: skip
+    assert [0.0, pieces[0].width] == [piece.x for piece in pieces]
+    assert 100.0 == sum(piece.width for piece in pieces)
     assert 10 == trends["replica-1"].lines[0].newest
     assert trends["source-1"].difference is None
 
