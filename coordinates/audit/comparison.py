@@ -61,6 +61,9 @@ class ReplicaExecuted:
         retrieved: By all channels, None not known.
         before: What it had executed at the first row of its journal: channels that were gone by
             then may have brought it.
+        uncounted: What it had executed before RESET BINARY LOGS AND GTIDS, and has executed again
+            since, or is connected and will be sent again; its data are the same.
+        reset_ts: When that was, None: not in the journal.
     """
 
     instance_id: str
@@ -71,6 +74,8 @@ class ReplicaExecuted:
     retrieved: GtidSet | None = None
     assigned: GtidSet = GtidSet.EMPTY
     before: GtidSet = GtidSet.EMPTY
+    uncounted: GtidSet = GtidSet.EMPTY
+    reset_ts: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from tallystick.coordinates.audit.fleet_events import FleetEvent
 
@@ -341,6 +341,9 @@ class Replica(SidTable):
         shown: What the last row showed as executed, since nothing may have taken it back.
         before: What the first row showed as executed since the journal, or its data, began; None:
             there was none yet.
+        uncounted: What of other servers it had executed before its last RESET BINARY LOGS AND
+            GTIDS, until a row shows it as executed again; nothing once its data were replaced.
+        reset_ts: When that was, None: not in the journal.
         data_lineage: How many data directories it has had.
         is_fresh: Whether its data directory was replaced at its last start, and it has neither
             logged nor received anything since, as far as the journal, which has no gap, shows.
@@ -370,6 +373,8 @@ class Replica(SidTable):
     given: GtidSet = GtidSet.EMPTY
     shown: GtidSet = GtidSet.EMPTY
     before: GtidSet | None = None
+    uncounted: GtidSet = GtidSet.EMPTY
+    reset_ts: int | None = None
     data_lineage: int | None = None
     is_fresh: bool = False
     clone_peer: str | None = None
@@ -468,7 +473,7 @@ class Replica(SidTable):
         """Another data directory: its channels are those of the copy, until recorded otherwise."""
         self.channels = {}
         self.resumed_from = set()
-        self.left = self.shown = self.given = GtidSet.EMPTY
+        self.left = self.shown = self.given = self.uncounted = GtidSet.EMPTY
         self.before = None
         self.left_uuids = []
         self._forget_claimed()
@@ -478,8 +483,15 @@ class Replica(SidTable):
         if self.recovery is not None:
             self.recovery.claimed = GtidSet.EMPTY
 
-    def reset(self) -> None:
-        """RESET MASTER: what its receivers named when they connected no row need show."""
+    def reset(self, executed: GtidSet, ts: int) -> None:
+        """RESET MASTER: what its receivers named when they connected no row need show.
+
+        Args:
+            executed: What of other servers it had executed.
+            ts: When it was noticed.
+        """
+        self.uncounted = (self.uncounted - self.given) | executed
+        self.reset_ts = ts
         self.shown = self.before = self.given = GtidSet.EMPTY
         self._forget_claimed()
         for channel in self.channels.values():
@@ -493,10 +505,24 @@ class Replica(SidTable):
             known = known | channel.received.freeze()
         self.left = known
         self._forget_claimed()
-        self.shown = GtidSet.EMPTY
+        self.shown = self.uncounted = GtidSet.EMPTY
         self.before = None
         self.channels = {}
         self.clone_peer = self.clone_ts = self.clone_end_ts = self.found_clone = None
+
+    def take_uncounted(self, values: Sequence[Mapping[str, Any]], executed: GtidSet) -> GtidSet:
+        """What was executed before a RESET and came again, or will come; it is told until then.
+
+        Args:
+            values: The channels of a row.
+            executed: What the row shows as executed.
+        """
+        found = self.uncounted = self.uncounted - self.given
+        if found and not any(one.get("is_connected") and one["auto_position"] for one in values):
+            found = found & executed
+        if self.uncounted <= executed:
+            self.uncounted = GtidSet.EMPTY
+        return found
 
     def received(self) -> tuple[GtidSet, ...]:
         """What its channels have ever queued."""

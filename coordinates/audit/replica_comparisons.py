@@ -62,6 +62,13 @@ class Member(NamedTuple):
         """All that it has ever executed or received, in parts."""
         return (self.timeline.logged(), self.timeline.beyond, *self.replica.received())
 
+    def counted_of_others(self, ts: int) -> GtidSet:
+        """What of other servers it counts as executed, as its log and the last row have it."""
+        found = self.timeline.logged() | self.replica.shown
+        for server_uuid in self.timeline.uuids_until(ts):
+            found = found.without_uuid(server_uuid)
+        return found
+
     def unproven(self) -> GtidSet:
         """What of that the last row did not show: a crash or a RESET REPLICA may take it."""
         found = GtidSet.EMPTY
@@ -128,7 +135,8 @@ class ReplicaComparisons:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:
                 received = None if received is None or gtids is None else received | gtids
-            self._compare_executed(member, channels, (executed, received), at)
+            uncounted = replica.take_uncounted(listed, executed)
+            self._compare_executed(member, channels, (executed, received), at, uncounted)
         if body["clone_status"]:
             of_channel = {c.name: r for c, r in zip(channels, retrieved, strict=True)}
             self._compare_clone(member, body["clone_status"], at, (of_channel, has))
@@ -246,6 +254,7 @@ class ReplicaComparisons:
         channels: list[ReplicaChannel],
         sets: tuple[GtidSet, GtidSet | None],
         at: JournalPosition,
+        uncounted: GtidSet = GtidSet.EMPTY,
     ) -> None:
         """Queue what is known to be executed; `sets`: that, and what all channels retrieved."""
         if any(channel.has_source and channel.key is None for channel in channels):
@@ -261,6 +270,8 @@ class ReplicaComparisons:
             group_uuid=timeline.group_uuid,
             retrieved=sets[1],
             before=member.replica.before or GtidSet.EMPTY,
+            uncounted=uncounted,
+            reset_ts=member.replica.reset_ts,
         )
         channel = channels[0].name if len(channels) == 1 else None
         self.enqueue(member.timeline.instance_id, channel, keys_of(channels), row)

@@ -45,6 +45,7 @@ from tallystick.coordinates.rules import (
     replicated_gtids,
     replication_info,
     replication_threads,
+    reset_replica,
     restored_image,
     source_coordinates,
     worker_positions,

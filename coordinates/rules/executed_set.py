@@ -330,7 +330,12 @@ def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
         " recovered binary log, mysql.gtid_executed and the undo logs. With sync_binlog other"
         " than 1 a power failure can lose commits that others have already seen."
     ),
-    undecided_when=("gtid_executed is not readable, or no row of this lineage was accepted before"),
+    undecided_when=(
+        "gtid_executed is not readable, or no row of this lineage was accepted before; or RESET"
+        " BINARY LOGS AND GTIDS on a replica took what its data have out of the set, SET"
+        " gtid_purged did not name it, and its source sends it again: until a row shows it as"
+        " executed again"
+    ),
     sources=(
         "WL#9211, F-7",
         "MySQL manual: ER_SOURCE_FATAL_ERROR_READING_BINLOG (1236), sync_binlog",

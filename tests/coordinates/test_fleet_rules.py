@@ -2962,6 +2962,80 @@ def group_that_goes_on(parts: list[str], makers: dict[int, str] | None = None) -
     return three
 
 
+class TestResetOfAReplica:
+    """What rule 42 says after RESET BINARY LOGS AND GTIDS on a replica."""
+
+    @staticmethod
+    def said(output) -> list[str]:
+        """What is undecided of it, row by row; the verdict is, too."""
+        rule, code = "executed_monotone", "executed_before_reset"
+        found = [str(one.check.data["gtids"]) for one in output.checks if one.check.reason == code]
+        noted = [one for one in output.observations if one.reason == code]
+        assert [one.is_undecided for one in noted] == [True] * bool(found)
+        assert all(one.check.rule == rule for one in output.checks if one.check.reason == code)
+        return found
+
+    @pytest.mark.parametrize(
+        ("purged", "undecided"),
+        [("1-3", []), ("1-2", ["3"]), ("", ["1-3"])],
+    )
+    def test_what_the_set_counts_no_more_comes_again(self, purged, undecided):
+        """Executed again by the next row, it is told there; then it is over."""
+        source, replica = fleet_of_two()
+        said = replica.says(source) | {"is_connected": True}
+        replica.status(f"{A}:1-3", said)
+        replica.reset()
+        if purged:
+            replica.assign(f"{A}:{purged}")
+        for _ in range(2):
+            replica.status(f"{A}:1-3", said, purged=f"{A}:{purged}" if purged else "")
+            source.status(f"{A}:1-3")
+        assert self.said(audit(source, replica)) == [f"{A}:{one}" for one in undecided]
+
+    @pytest.mark.parametrize(
+        ("channel", "undecided"),
+        [
+            ({"is_connected": True}, [f"{A}:1-3"] * 2),
+            ({"is_connected": False}, []),  # SET gtid_purged may come
+            ({"is_connected": True, "auto_position": False}, []),  # it goes on behind them
+        ],
+    )
+    def test_what_is_asked_for_again_is_undecided_as_long(self, channel, undecided):
+        source, replica = fleet_of_two()
+        replica.status(f"{A}:1-3", replica.says(source))
+        replica.reset()
+        for _ in range(2):
+            replica.status("", replica.says(source) | channel)
+            source.status(f"{A}:1-3")
+        assert self.said(audit(source, replica)) == undecided
+
+    @pytest.mark.parametrize("by", ["reset", "data", "restored", "gap", "own"])
+    def test_what_else_begins_anew_is_no_loss_of_a_count(self, by):
+        """The source's numbers are others, or the replica's data are."""
+        source, replica = fleet_of_two()
+        said = replica.says(source) | {"is_connected": True}
+        if by == "own":
+            replica.log(f"{B}:1")
+            source.status(f"{A}:1-3,{B}:1")
+            replica.status(f"{B}:1", said)
+        else:
+            replica.status(f"{A}:1-3", said)
+        replica.reset()
+        if by == "reset":
+            source.reset()
+            source.log(f"{A}:1", f"{A}:2")
+        elif by == "data":
+            replica.boot(data_lineage=1)
+        elif by == "restored":
+            replica.reset("restored")
+        elif by == "gap":
+            replica.gap()
+            replica.open_file()
+        replica.status("", said)
+        source.status(f"{A}:1-2" if by == "reset" else f"{A}:1-3,{B}:1")
+        assert self.said(audit(source, replica)) == []
+
+
 class TestMembersOfAGroup:
     """Rule 145 of those that a replication group connects."""
 
