@@ -363,7 +363,7 @@ class FleetEventReader:
     def _clone_stepped(self, event: FleetEvent, member: Member) -> None:
         if event.body.get("role") == "recipient":
             member.replica.cloned(event.body, event.ts)
-        elif event.body.get("step") == "position_read" and event.body.get("lsn") is not None:
+        elif event.body.get("step") == "position_read":
             member.timeline.copy_redo(event.body)
 
     def _backup_stepped(self, event: FleetEvent, member: Member) -> None:

@@ -98,7 +98,7 @@ class InstanceTimeline(SidTable):
     states: States = field(default_factory=States)
     redo_copied: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """By recipient and coordinates of clones: at which LSN, at the least, the copy of the redo log
-    ended."""
+    ended, -1 not known."""
     images: dict[str, dict[str, Any]] = field(default_factory=dict)
     """Summaries of backup images by their ids, each with its binlog ``lineage``."""
     checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = field(default_factory=list)
@@ -447,10 +447,19 @@ class InstanceTimeline(SidTable):
     def copy_redo(self, body: Mapping[str, Any]) -> None:
         """The redo log was copied to a recipient up to an LSN."""
         key = str(body.get("peer")), str(body.get("binlog_file")), body.get("binlog_position") or 0
-        lsn = int(body["lsn"])
+        lsn = int(body.get("lsn", -1))
         self.redo_copied[key] = min(lsn, self.redo_copied.get(key, lsn))
         while len(self.redo_copied) > IMAGES_MAX:
             del self.redo_copied[next(iter(self.redo_copied))]
+
+    def positions_read(self, recipient: str) -> list[tuple[str, int]]:
+        """All that was read for the clones of a recipient; none where it may not be all."""
+        named = [coordinates for coordinates in self.redo_copied if coordinates[1] != "None"]
+        is_all = len(named) == len(self.redo_copied) < IMAGES_MAX
+        of_another = [peer for peer, *_ in named if peer != recipient]
+        if not is_all or "None" in of_another:
+            return []
+        return [(file, position) for peer, file, position in named if peer == recipient]
 
     def image(self, body: Mapping[str, Any]) -> None:
         """A backup image was taken here."""

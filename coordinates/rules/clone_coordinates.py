@@ -103,8 +103,8 @@ _POSITION = (
     heals="data",
     claim=(
         "clone_status of the recipient names one state of the donor: a position that ends a"
-        " group of the donor's binary log, and exactly the GTIDs logged up to it; recovery finds"
-        " no less redo than the donor's copy had."
+        " group of the donor's binary log, one that the donor has read for this recipient, and"
+        " exactly the GTIDs logged up to it; recovery finds no less redo than the donor's copy had."
     ),
     why=(
         "Clone takes data, position and GTID set at one point at which commits are forced into"
@@ -136,16 +136,47 @@ _POSITION = (
             "LSN {copied}",
             "position_read of instance {source}",
         ),
+        "not_read": Case(
+            _OF + "for that recipient the instance has read {read:list}.",
+            "{file}:{position}",
+            "clone_status of the recipient",
+            "{read:list}",
+            "position_read of instance {source}",
+        ),
         "set_has_more": Case(_OF + "its GTID set holds {witness:gtids} from after it.", *_SET),
     },
 )
 def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compared:
-    """A clone's coordinates and its GTID set are one state of the donor."""
+    """A clone's coordinates and its GTID set are one state of the donor, and the one that it read.
+
+    What the donor has read decides also where its binary log does not.
+    """
     donor = against.source
     found = _donor_file(clone, donor)
     if not isinstance(found, tuple):
         return found
-    state, file = found
+    answer = _judge_state(clone, donor, *found)
+    if not (answer is HOLDS or isinstance(answer, Undecided)):
+        return answer
+    read = donor.positions_read(clone.recipient)
+    is_seen = not against.may_be_of_another_log(found[0], clone.clone_ts)
+    if not (read and is_seen) or clone.coordinates in read:
+        return answer
+    name, position = clone.coordinates
+    return Broken(
+        "not_read",
+        witness=f"{name}:{position}",
+        at=f"{name}:{position}",
+        source=donor.instance_id,
+        file=name,
+        position=position,
+        read=[f"{file}:{offset}" for file, offset in read],
+    )
+
+
+def _judge_state(
+    clone: CloneMade, donor: InstanceTimeline, state: Snapshot, file: BinlogFile
+) -> Broken | Holds | Undecided | Waiting:
     recovered = clone.recovered_lsn
     copied = donor.redo_copied.get((clone.recipient, *clone.coordinates), -1)
     if recovered is not None and recovered < copied:

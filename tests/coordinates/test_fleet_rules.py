@@ -2352,6 +2352,32 @@ class TestClones:
         [finding] = audit(*self.clone(position, f"{A}:1-3")).findings
         assert (case, f"s-bin.000001:{position}") == (finding.case, finding.at)
 
+    @pytest.mark.parametrize(
+        ("read", "is_broken"),
+        [
+            ([], False),
+            ([{}], False),
+            ([{"binlog_position": end_of(2)}], True),
+            ([{"binlog_file": "s-bin.000002"}], True),
+            ([{"binlog_position": end_of(2)}, {}], False),  # two clones of one recipient
+            ([{"binlog_position": end_of(2), "peer": "x"}], False),
+            ([{"binlog_position": end_of(2), "peer": None}], False),  # of whichever clone
+            ([{"binlog_position": end_of(2)}, {"binlog_file": None}], False),
+        ],
+    )
+    def test_it_is_the_position_that_the_donor_has_read(self, read, is_broken):
+        """A donor that records what it reads for its recipients has read it."""
+        donor, recipient = self.clone(end_of(3), f"{A}:1-3", redo=(9000, 9500))
+        records = [e for e in donor.fleet_events if e.body.get("step") == "position_read"]
+        assert len(records) == 3
+        for record in records:
+            record.body["peer"] = "x"
+        for record, changes in zip(records, read, strict=False):
+            at = {"binlog_file": "s-bin.000001", "binlog_position": end_of(3)}
+            record.body.update({**at, "peer": "r", **changes})
+        cases = [finding.case for finding in audit(donor, recipient).findings]
+        assert cases == ["not_read"] * is_broken
+
     @pytest.mark.parametrize(("first", "is_broken"), [(3, True), (4, False), (5, True)])
     def test_it_goes_on_right_behind(self, first, is_broken):
         """The first group received is the first that the clone has not."""
