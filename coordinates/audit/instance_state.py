@@ -114,6 +114,7 @@ class InstanceState:
         stopped_clean: Whether the stop since the last start is said to be clean, None: no stop was
             seen.
         reset_ts: Time of the last RESET of the binary log, -1 before the first.
+        purged_ts: Time of its last purge, -1 before the first.
         answered_ts: Time of the last log_status row, -1 before the first.
         has_lost_records: Whether records from before what was read are missing: logs are not new.
         first_lineage: Number of the first lineage of each log that is read from here on.
@@ -156,6 +157,7 @@ class InstanceState:
     ts: int = field(default=0, metadata=GOES_ON)
     answered_ts: int = -1
     reset_ts: int = -1
+    purged_ts: int = -1
     event_findings: int = field(default=0, metadata=GOES_ON)
     data_lineage: int = field(default=0, metadata=GOES_ON)
     stopped_clean: bool | None = None

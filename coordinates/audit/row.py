@@ -43,6 +43,11 @@ from tallystick.coordinates.rules.logged_groups import (
 from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN, GTID_MODE_NOT_KNOWN
 from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.protocol_steps import FORGOTTEN, HELD_LONG
+from tallystick.coordinates.rules.purged_set import (
+    PURGE_IN_DOUBT,
+    binlog_files_form_range,
+    purged_matches_oldest_file,
+)
 from tallystick.coordinates.rules.readable import (
     NO_ROW,
     NOT_REACHED,
@@ -60,6 +65,7 @@ from tallystick.coordinates.rules.redo_positions import (
 from tallystick.coordinates.rules.registry import rules_on
 from tallystick.coordinates.rules.replication_info import ROW_MISSING
 from tallystick.coordinates.rules.replication_threads import DISTURBED
+from tallystick.coordinates.values.binlog import parse_log_file_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -169,6 +175,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         for rule, answer in without_evidence(audit.redo.lacking()):
             checks.take(rule, answer)
     _compare_with_redo(waiting, audit, checks)
+    _doubt_purge(audit, state, surely_at, collection_id)
     asked = judge_channels(row, audit.applied)
     is_backup_safe = audit.server.is_backup_safe and audit.server.log_bin
     locks = audit.backup_lock_freeze
@@ -197,6 +204,33 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         for name in sorted(channels)
     ]
     return cuts
+
+
+def _doubt_purge(
+    audit: InstanceState, state: ServerState, surely_at: object, collection_id: str
+) -> None:
+    """Files that a purge is said to have removed, and that are listed after it: named once."""
+    file, logs = audit.binlog.oldest_file, state.binary_logs
+    is_later = isinstance(surely_at, int) and surely_at > audit.purged_ts
+    if file is None or not logs or not is_later:
+        return
+    (listed_base, listed), (base_name, number) = map(parse_log_file_name, (logs[0][0], file))
+    if listed_base != base_name or listed >= number:
+        return
+    audit.binlog.oldest_file = logs[0][0]
+    rules = (purged_matches_oldest_file, binlog_files_form_range)
+    judged = tuple(rule for rule in rules if rule.name not in audit.reporter.disabled)
+    if judged:
+        audit.reporter.note(
+            ObservationCode.COMPARISON_UNDECIDED,
+            PURGE_IN_DOUBT,
+            at=logs[0][0],
+            rules=judged,
+            is_undecided=True,
+            collection_id=collection_id,
+            listed=logs[0][0],
+            file=file,
+        )
 
 
 def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChecks) -> None:

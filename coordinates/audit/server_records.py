@@ -283,6 +283,7 @@ class ServerRecordReader(InstanceState):
 
     def _purged(self, body: dict[str, Any], ts: int) -> None:
         self.binlog.purge(str(body.get("to_file", "")))
+        self.purged_ts = ts
 
     def _reset(self, body: dict[str, Any], ts: int) -> None:
         self.collections.progress("binlog_reset")

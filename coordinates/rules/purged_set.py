@@ -42,6 +42,12 @@ LIST_CHANGED = reason(
 OLDEST_UNSEEN = reason(
     "oldest_unseen", "the PREVIOUS_GTIDS of the oldest file was not seen", Lack.BINARY_LOG
 )
+PURGE_IN_DOUBT = reason(
+    "purge_in_doubt",
+    "the list of binary logs begins with {listed}, though a purge before it is said to have left"
+    " {file} as the oldest: a purge stops at a file that is in use",
+    Lack.BINARY_LOG,
+)
 PURGE_BETWEEN = reason(
     "purge_between",
     "a purge may lie between the readings: the list of binary logs was not read twice",
@@ -205,7 +211,8 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
     undecided_when=(
         "gtid_purged was not read, SHOW BINARY LOGS before and after it differ, a purge may lie"
         " between the readings (the list was read once, or a purge lies between two rows"
-        " without lists), or the PREVIOUS_GTIDS of the oldest file was not observed; where the row"
+        " without lists), the list has files that a purge before it is said to have removed, or the"
+        " PREVIOUS_GTIDS of the oldest file was not observed; where the row"
         " names no binary log, whether log_bin is off is not known, gtid_executed was not read"
         " before gtid_purged, or began anew (RESET) since"
     ),

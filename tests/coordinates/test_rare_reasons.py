@@ -12,7 +12,7 @@ from tallystick.coordinates.values.binlog import WRAP
 from tallystick.coordinates.values.errors import StateDamagedError
 from tests.support.evidence_reduced import reasons_in
 from tests.support.journals import UUID_A, UUID_C, Journal, audit
-from tests.support.rule_cases import all_cases, innodb, local, purging, replica, source
+from tests.support.rule_cases import all_cases, files, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_gtid_persistence import persisted
 from tests.support.rule_cases_of_images import image, positions
 
@@ -243,6 +243,21 @@ def backup_channel_wrapped() -> Journal:
     return journal
 
 
+def purged_and_listed(first: int, *, is_later: bool = True) -> Journal:
+    """The list of binary logs after a purge to the second of three files."""
+    journal = purging()
+    ts = journal.record("binlog_purge", to_file="binlog.000002")["ts"]
+    listed = {"binary_logs": files(*range(first, 4)), "gtid_purged": ""}
+    row = journal.row(**listed)
+    row["requested_at"] = row["received_at"] = ts + is_later
+    return journal
+
+
+@history
+def purge_in_doubt() -> Journal:
+    return purged_and_listed(1)
+
+
 @history
 def stop_in_doubt() -> Journal:
     return stopped_and_started(clean=True, crashed=True)
@@ -286,6 +301,13 @@ def test_a_stop_and_a_start_that_agree_are_not_doubted(clean: bool, crashed: boo
     """A start may leave it to the stop before it, too."""
     journal = stopped_and_started(clean=clean, crashed=crashed)
     assert not [seen for seen in audit(journal).observations if seen.is_undecided]
+
+
+@pytest.mark.parametrize(("first", "is_later"), [(2, True), (1, False)])
+def test_a_list_of_before_a_purge_is_not_doubted(first: int, is_later: bool) -> None:
+    """Nor one that begins where the purge went."""
+    records = purged_and_listed(first, is_later=is_later).records
+    assert "purge_in_doubt" not in reasons_in(records)
 
 
 def test_a_stop_that_may_have_been_a_crash_promises_nothing() -> None:
