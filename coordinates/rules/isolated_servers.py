@@ -63,9 +63,9 @@ REST_MAY_LAG = reason(
     claim=(
         "An instance without a channel, from which nobody replicates, has executed nothing that"
         " the rest of its cluster lacks while they have gone on without it; of a member of a"
-        " replication group, no GTID of its own server_uuid that the other members lack. Nor does"
-        " such a member lack a transaction of the group while it goes on to execute those that come"
-        " after it in the binary log of another member."
+        " replication group, no GTID of its own server_uuid that the other members lack, and no"
+        " transaction of the group without those that come before it in the binary log of another"
+        " member."
     ),
     why=(
         "Nothing that it has executed will ever reach the others, and nothing of theirs will reach"
