@@ -187,6 +187,8 @@ class CloneMade:
     executed: GtidSet
     recipient: str
     recovered_lsn: int | None
+    is_whole: bool
+    """Whether it began at `clone_ts`, and was not under way when the journal of it began."""
 
 
 @dataclass(frozen=True, slots=True)

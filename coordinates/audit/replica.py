@@ -351,6 +351,7 @@ class Replica(SidTable):
             after which its coordinates were taken: of its begin, or before that; None not known.
         clone_end_ts: When that clone was recorded as completed, None before.
         recovered_lsn: Where recovery found the end of its redo log.
+        clone_is_whole: Whether its begin was reported.
         found_clone: The record of that clone where clone_status alone has shown it.
         is_clone_status_read: Whether a row has shown how that clone ended.
         resumed_from: Sources that have sent groups since that clone; a channel made later, or
@@ -381,6 +382,7 @@ class Replica(SidTable):
     clone_ts: int | None = None
     clone_end_ts: int | None = None
     recovered_lsn: int | None = None
+    clone_is_whole: bool = False
     found_clone: dict[str, Any] | None = None
     is_clone_status_read: bool = False
     resumed_from: set[str] = field(default_factory=set)
@@ -559,6 +561,7 @@ class Replica(SidTable):
             self.clone_ts = body.get("not_before") if is_found else ts
             self.found_clone = dict(body) if is_found else None
             self.clone_end_ts = self.recovered_lsn = None
+            self.clone_is_whole = body.get("step") == "begin"
             self.is_clone_status_read = False
         step, is_refused = body.get("step"), body.get("error") is not None
         if step in ("recovered", "found") or (step == "end" and not is_refused):

@@ -321,6 +321,7 @@ class ReplicaComparisons:
             GtidSet.parse(executed),
             member.timeline.instance_id,
             replica.recovered_lsn,
+            replica.clone_is_whole,
         )
         if name not in replica.judged_clones:
             replica.judged_clones.add(name)

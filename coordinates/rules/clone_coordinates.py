@@ -147,21 +147,17 @@ _POSITION = (
     },
 )
 def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compared:
-    """A clone's coordinates and its GTID set are one state of the donor, and the one that it read.
-
-    What the donor has read decides also where its binary log does not.
-    """
+    """A clone's coordinates and its GTID set are one state of the donor, the one that it read."""
     donor = against.source
     found = _donor_file(clone, donor)
     if not isinstance(found, tuple):
         return found
     answer = _judge_state(clone, donor, *found)
-    if not (answer is HOLDS or isinstance(answer, Undecided)):
+    if answer is not HOLDS or not _has_read_all(clone, against):
         return answer
     read = donor.positions_read(clone.recipient)
-    is_seen = not against.may_be_of_another_log(found[0], clone.clone_ts)
-    if not (read and is_seen) or clone.coordinates in read:
-        return answer
+    if not read or clone.coordinates in read:
+        return HOLDS
     name, position = clone.coordinates
     return Broken(
         "not_read",
@@ -172,6 +168,12 @@ def clone_coordinates_equal_donor(clone: CloneMade, against: Against) -> Compare
         position=position,
         read=[f"{file}:{offset}" for file, offset in read],
     )
+
+
+def _has_read_all(clone: CloneMade, against: Against) -> bool:
+    """Whether no record of the donor is missing since the clone began: its read may be in a gap."""
+    since = against.source.log_since_ts
+    return clone.is_whole and since is not None and since < clone.clone_ts - against.uncertain_us
 
 
 def _judge_state(

@@ -2378,6 +2378,27 @@ class TestClones:
         cases = [finding.case for finding in audit(donor, recipient).findings]
         assert cases == ["not_read"] * is_broken
 
+    def test_the_position_may_have_been_read_in_a_gap_of_the_donor(self):
+        """Its log is known up to there, and of its reads only that of a clone before."""
+        donor, recipient = self.clone(end_of(3), f"{A}:1-3")
+        reads = [e for e in donor.fleet_events if e.body.get("step") == "position_read"]
+        reads[0].body["binlog_position"] = end_of(2)
+        for read in reads[1:]:
+            donor.fleet_events.remove(read)
+        [last] = [n for n, e in enumerate(donor.fleet_events) if e.kind == _kind("status")][-1:]
+        donor.fleet_events[last:] = []
+        donor.fleet_event(kind=_kind("gap"), binlog_lineage=1)
+        assert names(audit(donor, recipient)) == []
+
+    def test_of_a_clone_whose_begin_was_not_seen_the_position_may_have_been_read_unseen(self):
+        """The donor's records may have been lost before the recipient's go on."""
+        donor, recipient = self.clone(end_of(3), f"{A}:1-3")
+        [begin] = [e for e in recipient.fleet_events if e.body.get("step") == "begin"]
+        recipient.fleet_events.remove(begin)
+        for record in (e for e in donor.fleet_events if e.body.get("step") == "position_read"):
+            record.body["binlog_position"] = end_of(2)
+        assert names(audit(donor, recipient)) == []
+
     @pytest.mark.parametrize(("first", "is_broken"), [(3, True), (4, False), (5, True)])
     def test_it_goes_on_right_behind(self, first, is_broken):
         """The first group received is the first that the clone has not."""

@@ -300,6 +300,7 @@ def test_nothing_is_judged_while_the_servers_settings_are_lost() -> None:
 def test_a_stop_and_a_start_that_agree_are_not_doubted(clean: bool, crashed: bool | None) -> None:
     """A start may leave it to the stop before it, too."""
     journal = stopped_and_started(clean=clean, crashed=crashed)
+    assert "stop_in_doubt" not in reasons_in(journal.records)
     assert not [seen for seen in audit(journal).observations if seen.is_undecided]
 
 
