@@ -71,8 +71,8 @@ _read_executors = re.compile(
 ).fullmatch
 _G1 = "-XX:G1HeapRegionSize=8m -XX:-G1UseAdaptiveIHOP -XX:InitiatingHeapOccupancyPercent=60"
 """For G1, where Java chooses it. In its usual regions many buffers of a micro-batch are humongous,
-and its own threshold is near what is always held: it collects when such a buffer is made, twice a
-second, and the heap grows meanwhile (docs/performance.md)."""
+and its own threshold is near what is always held: it collects whenever such a buffer is made, once
+a second or more often (docs/performance.md)."""
 
 AUTH_SECRET = "_SPARK_AUTH_SECRET"  # noqa: S105 - a name
 """The variable with the secret that Spark's processes share, where they have one."""
