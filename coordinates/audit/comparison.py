@@ -236,13 +236,13 @@ class ChannelPut:
     """CHANGE REPLICATION SOURCE to a position.
 
     Attributes:
-        place: The position, in the log of the source.
+        coordinates: The position, in the log of the source.
         data_at: Coordinates, each in the log of an instance, of which the data are known to be.
     """
 
     instance_id: str
     at: JournalPosition
-    place: Coordinates
+    coordinates: Coordinates
     data_at: frozenset[tuple[str, Coordinates]]
 
 

@@ -513,7 +513,7 @@ class Replica(SidTable):
         self.clone_peer = self.clone_ts = self.clone_end_ts = self.found_clone = None
 
     def take_uncounted(self, values: Sequence[Mapping[str, Any]], executed: GtidSet) -> GtidSet:
-        """What was executed before a RESET and came again, or will come; it is told until then.
+        """What was executed before a RESET and came again, or will come; named until then.
 
         Args:
             values: The channels of a row.

@@ -169,13 +169,13 @@ class ReplicaComparisons:
         )
         if channel.auto_position or file is None or position is None or channel.key is None:
             return
-        place, applied = (file, position), replica.applied_to.get(channel.name)
-        if applied is not None and (applied.key, applied.coordinates) == (channel.key, place):
+        coordinates, applied = (file, position), replica.applied_to.get(channel.name)
+        if applied is not None and (applied.key, applied.coordinates) == (channel.key, coordinates):
             return  # to where it had executed all before
         if replica.clone_ts is not None:
             return  # clone_resume_exact judges where it goes on
         name = member.timeline.instance_id
-        put = ChannelPut(name, at, place, replica.data_at())
+        put = ChannelPut(name, at, coordinates, replica.data_at())
         self.enqueue(name, channel.name, (channel.key,), put)
 
     def _channel_listed(self, member: Member, values: dict[str, Any], ts: int) -> ReplicaChannel:

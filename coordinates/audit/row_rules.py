@@ -436,7 +436,7 @@ def _follow_source(
         if relay is not None:
             relay.is_of_one_source = False
     if history.is_left and relay is not None and relay.is_of_one_source:
-        # A change that a record tells of, after which the relay log was seen to begin anew.
+        # A recorded change, after which the relay log was seen to begin anew.
         history.is_left, history.left_at = False, None
     if history.is_left:
         # The receiver alone may be pointed elsewhere: then the relay log goes on, and the applier

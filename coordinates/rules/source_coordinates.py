@@ -319,12 +319,12 @@ def put_where_it_was(put: ChannelPut, against: Against) -> Compared:
     state = next(source.states.since(put.at.ts), None)
     if state is None:
         return Waiting(NOT_REACHED)
-    if (source.instance_id, put.place) in put.data_at:
+    if (source.instance_id, put.coordinates) in put.data_at:
         return HOLDS
-    kind = kind_at(source, state, put.place, since=put.at.ts)
+    kind = kind_at(source, state, put.coordinates, since=put.at.ts)
     if isinstance(kind, Undecided):
         return kind
-    file, position = put.place
+    file, position = put.coordinates
     if (source.runs_until(state, (parse_log_file_name(file)[1], position)).sid >= 0).all():
         return HOLDS
     return Undecided(PUT_AMONG_ANONYMOUS, file=file, position=position, source=source.instance_id)

@@ -3027,7 +3027,7 @@ class TestResetOfAReplica:
         [("1-3", []), ("1-2", ["3"]), ("", ["1-3"])],
     )
     def test_what_the_set_counts_no_more_comes_again(self, purged, undecided):
-        """Executed again by the next row, it is told there; then it is over."""
+        """Executed again by the next row, it is named there; then it is over."""
         source, replica = fleet_of_two()
         said = replica.says(source) | {"is_connected": True}
         replica.status(f"{A}:1-3", said)

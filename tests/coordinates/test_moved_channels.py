@@ -1,4 +1,4 @@
-"""Channels that are moved to another source, told as journals of several servers."""
+"""Channels that are moved to another source, as journals of several servers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal, Record, Rela
 Fleet = tuple[Journal, Journal, Journal]
 
 
-def told(*journals: Journal) -> AuditResult:
+def audited(*journals: Journal) -> AuditResult:
     records = sorted((one for each in journals for one in each.records), key=lambda one: one["ts"])
     return audit_history(blocks_from_lines(map(json.dumps, records), end_heartbeats=True))
 
@@ -80,7 +80,7 @@ def test_a_replica_is_moved_up_by_position(first: int) -> None:
     pass_time(source, replica)
     for _ in range(2):
         answer(replica, source, source=source, by_gtids=False)
-    found = [(one.rule, one.witness) for one in told(source, middle, replica).findings]
+    found = [(one.rule, one.witness) for one in audited(source, middle, replica).findings]
     lost = [("applied_relay_gtids_executed", f"{UUID_A}:4")]
     assert found == lost * (first == 4)
 
@@ -110,7 +110,7 @@ def test_rows_alone_say_which_server_is_behind_the_address(promoted_has: int) ->
     take(replica, relay, promoted.binlog.groups[-1:])
     for _ in range(2):
         answer(replica, promoted, source=promoted)
-    result = told(source, promoted, replica)
+    result = audited(source, promoted, replica)
     lost = (
         f"The replica has executed {UUID_A}:3, which its source t has neither executed nor logged."
     )

@@ -10,8 +10,8 @@ from tests.support.rule_cases_of_channels import worker_row
 
 
 def row(journal: Journal, *workers: Record, **status: int) -> None:
-    told = journal.replica_status(**status)
-    journal.row(replica_status=told, slave_worker_info=list(workers))
+    shown = journal.replica_status(**status)
+    journal.row(replica_status=shown, slave_worker_info=list(workers))
 
 
 def far_away(relay: RelayLog) -> Record:
