@@ -458,10 +458,14 @@ class Replica(SidTable):
         image = self.recovery.restored["restore"]
         said = [(image.get("peer"), image.get("binlog_file"), image.get("binlog_position"))]
         said += [
-            (of["source_instance"], of["exec_source_log_file"], of["exec_source_log_pos"])
+            (
+                of.get("source_instance"),
+                of.get("exec_source_log_file"),
+                of.get("exec_source_log_pos"),
+            )
             for of in image.get("channels") or ()
         ]
-        known = {(str(i), (str(f), int(p))) for i, f, p in said if i and f and p}
+        known = {(str(i), (str(f), p)) for i, f, p in said if i and f and isinstance(p, int)}
         return frozenset(known | set(self.recovery.ended.items()))
 
     def needs(self) -> Iterator[AppliedTo]:

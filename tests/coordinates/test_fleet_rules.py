@@ -750,8 +750,9 @@ class TestPassedIsExecuted:
             source.status("")
         elif shown == "image of a replica":
             of_replica = {"channel": "", "source_instance": "s", **there}
+            unknown = {"channel": "x"}
             image |= {"binlog_file": "r-bin.000001", "binlog_position": end_of(3)}
-            backup(step="restore", peer="x", channels=[of_replica], **image)
+            backup(step="restore", peer="x", channels=[unknown, of_replica], **image)
         else:
             at = end_of(2 if shown == "restore" else 4)
             backup(step="restore", peer="s", **{**image, "binlog_position": at})

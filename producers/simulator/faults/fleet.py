@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 
 _RETRY_US: Final = 50_000
 _FAR: Final = 1_000_000
+"""Distance of a GNO that no server will reach."""
 _AHEAD: Final = 12
 """So many groups are more than a second of load: the source's journal shows that it had not."""
-"""Distance of a GNO that no server will reach."""
 _XA_KINDS: Final = (GroupKind.XA_PREPARE, GroupKind.XA_COMMIT)
 
 
