@@ -50,8 +50,9 @@ STATE_COST = 32 * ROW_COST
 
 MOVED_AHEAD = 1.5
 """States are written so many times as often as the ring would need if all were as old."""
-ENTRY_COST_MAX = 64 << 20
-"""Blocks of this cost are an entry, and those that follow another one."""
+ENTRY_COST_MAX = 3 << 20
+"""Blocks of this cost are an entry, and those that follow another one; less than a row's bytes
+(``log_parts``)."""
 
 _AUDIT, _MOVED, _ROWS, _FORGOTTEN = "audit", "moved", "rows", "forgotten"
 _CRC_BYTES = 4

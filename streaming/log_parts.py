@@ -3,7 +3,9 @@
 RocksDB keeps a list as the pieces that were appended to it, and joins them one by one when it
 writes them to a file: each time all that it has joined is copied. So a list of thousands of states
 would be copied thousands of times. What is appended at once also travels to the state store whole,
-and Arrow and Spark's sockets take at most 2 GiB.
+and Arrow and Spark's sockets take at most 2 GiB. On its way Spark copies a row five times, once
+into twice its length, and what is longer than half of a region of Java's heap is a burden to it
+(``session``).
 """
 
 from __future__ import annotations
@@ -14,23 +16,29 @@ from typing import TYPE_CHECKING
 from tallystick.streaming.audit_log import Entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
 
-PART_BYTES_MAX = 64 << 20
+PART_BYTES = 7 << 19
 """Entries of so many bytes are one row; one that is larger has a row of its own."""
+PARTS_MAX = 16
+"""About so many rows are written at once: of more entries rows are longer, ..."""
+PART_BYTES_MAX = 64 << 20
+"""... until they have so many bytes."""
 _HEAD = struct.Struct("<qqIIQ")
 """Number and check of an entry; lengths of kind, names and data, which follow."""
 
 
-def parts_of(entries: Iterable[Entry]) -> Iterator[bytes]:
+def parts_of(entries: Sequence[Entry]) -> Iterator[bytes]:
     """Rows of the list state, in the order of the entries."""
+    total = sum(len(entry.data) for entry in entries)
+    bytes_max = min(max(PART_BYTES, total // PARTS_MAX), PART_BYTES_MAX)
     part: list[bytes] = []
     size = 0
     for number, kind, names, data, check in entries:
         texts = kind.encode(), names.encode()
         head = _HEAD.pack(number, check, *map(len, texts), len(data))
         length = sum(map(len, (head, *texts, data)))
-        if part and size + length > PART_BYTES_MAX:
+        if part and size + length > bytes_max:
             yield b"".join(part)
             part, size = [], 0
         part += (head, *texts, data)

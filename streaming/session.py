@@ -69,10 +69,11 @@ EXECUTORS = "executors"
 _read_executors = re.compile(
     r"local-cluster\[ *(?P<count>\d+) *, *(?P<cores>\d+) *, *(?P<megabytes>\d+) *\]"
 ).fullmatch
-_G1 = "-XX:G1HeapRegionSize=8m -XX:-G1UseAdaptiveIHOP -XX:InitiatingHeapOccupancyPercent=60"
-"""For G1, where Java chooses it. In its usual regions many buffers of a micro-batch are humongous,
-and its own threshold is near what is always held: it collects whenever such a buffer is made, once
-a second or more often (docs/performance.md)."""
+G1_REGION_MB = 16
+"""Size of the regions of the heap, where Java chooses G1. What is longer than half of one needs
+regions of its own, side by side: with Java's usual one or two megabytes many buffers of a
+micro-batch do, and it collects, or takes more memory, whenever one is made (docs/performance.md).
+"""
 
 AUTH_SECRET = "_SPARK_AUTH_SECRET"  # noqa: S105 - a name
 """The variable with the secret that Spark's processes share, where they have one."""
@@ -196,7 +197,7 @@ def _java_options(settings: SessionSettings, log4j2_file: Path) -> str:
     # What an executor of one core makes is garbage after a micro-batch: to mark it beside the work
     # cost a fifth of the processor time.
     is_serial = _read_executors(settings.master) is not None
-    collector = "-XX:+UseSerialGC" if is_serial else _G1
+    collector = "-XX:+UseSerialGC" if is_serial else f"-XX:G1HeapRegionSize={G1_REGION_MB}m"
     # The optimising compiler makes the first minutes slower, and then halves what a micro-batch
     # takes of the JVM's time (docs/performance.md).
     compiler = "" if settings.is_lasting else " -XX:TieredStopAtLevel=1"

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tallystick.streaming import log_parts
-from tallystick.streaming.audit_log import Entry, head_checksum
+from tallystick.streaming.audit_log import ENTRY_COST_MAX, Entry, head_checksum
 from tallystick.streaming.log_parts import entries_of, parts_of
+from tallystick.streaming.session import G1_REGION_MB
 
 
 def entry(number, names="[]", data=b"", kind="rows"):
@@ -31,7 +32,7 @@ def test_entries_are_read_as_they_were_written(entries):
 
 def test_a_row_has_as_many_entries_as_fit(monkeypatch):
     """RocksDB copies a list once for each row; but one row is not everything."""
-    monkeypatch.setattr(log_parts, "PART_BYTES_MAX", 1000)
+    monkeypatch.setattr(log_parts, "PART_BYTES", 1000)
     entries = [entry(number, data=bytes(400)) for number in range(5)]
     entries.append(entry(5, data=bytes(3000)))
     parts = [*parts_of(entries)]
@@ -39,6 +40,24 @@ def test_a_row_has_as_many_entries_as_fit(monkeypatch):
     assert entries == read(parts)
     assert max(map(len, parts[:-1])) <= 1000
     assert [] == [*parts_of([])]
+
+
+def test_rows_grow_with_what_is_written_at_once(monkeypatch):
+    """Many states are no many rows, and yet none has more than Spark can take."""
+    monkeypatch.setattr(log_parts, "PART_BYTES", 1000)
+    monkeypatch.setattr(log_parts, "PART_BYTES_MAX", 100_000)
+    entries = [entry(number, data=bytes(400)) for number in range(500)]
+    parts = [*parts_of(entries)]
+    assert log_parts.PARTS_MAX <= len(parts) <= log_parts.PARTS_MAX + 2
+    assert entries == read(parts)
+    entries *= 10
+    assert 90_000 < max(map(len, parts_of(entries))) <= 100_000
+
+
+def test_a_row_is_no_burden_to_the_heap():
+    """Spark copies it into twice its length; beyond half of a region it would be humongous."""
+    assert 2 * log_parts.PART_BYTES < G1_REGION_MB << 20 >> 1
+    assert ENTRY_COST_MAX < log_parts.PART_BYTES
 
 
 @given(ENTRIES, st.data())

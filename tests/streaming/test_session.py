@@ -15,7 +15,13 @@ from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 
 from tallystick.streaming.errors import SessionError
-from tallystick.streaming.session import SessionSettings, jvm_end, session_conf, submitted_conf
+from tallystick.streaming.session import (
+    G1_REGION_MB,
+    SessionSettings,
+    jvm_end,
+    session_conf,
+    submitted_conf,
+)
 
 
 def conf(**settings):
@@ -88,10 +94,10 @@ def test_only_a_run_that_lasts_optimises_its_code(name):
     ("master", "has_one_thread"), [("local[2]", False), ("local-cluster[2,1,900]", True)]
 )
 def test_garbage_of_executors_on_this_machine_is_collected_by_one_thread(master, has_one_thread):
-    """Java chooses for a JVM that does all; of G1, buffers are no reason to collect."""
+    """Java chooses for a JVM that does all; buffers of a micro-batch fit into the regions of G1."""
     options = conf(master=master)["spark.driver.extraJavaOptions"].split()
     assert has_one_thread is ("-XX:+UseSerialGC" in options)
-    assert has_one_thread is not ("-XX:InitiatingHeapOccupancyPercent=60" in options)
+    assert has_one_thread is not (f"-XX:G1HeapRegionSize={G1_REGION_MB}m" in options)
 
 
 def test_the_jvm_has_few_buffers_that_are_humongous_for_it(spark):
@@ -99,7 +105,7 @@ def test_the_jvm_has_few_buffers_that_are_humongous_for_it(spark):
     bean = spark._jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
     options = spark._jvm.java.lang.management.ManagementFactory.getPlatformMXBean(bean)
     if options.getVMOption("UseG1GC").getValue() == "true":
-        assert str(8 << 20) == options.getVMOption("G1HeapRegionSize").getValue()
+        assert str(G1_REGION_MB << 20) == options.getVMOption("G1HeapRegionSize").getValue()
 
 
 def test_an_executor_of_this_machine_has_one_core():
