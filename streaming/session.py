@@ -198,6 +198,10 @@ def _java_options(settings: SessionSettings, log4j2_file: Path) -> str:
     # cost a fifth of the processor time.
     is_serial = _read_executors(settings.master) is not None
     collector = "-XX:+UseSerialGC" if is_serial else f"-XX:G1HeapRegionSize={G1_REGION_MB}m"
+    if settings.is_lasting and settings.master.startswith("local["):
+        # G1 takes more and more of what it may have, and in a small heap it takes what a
+        # micro-batch holds for something that stays (docs/performance.md).
+        collector += f" -Xms{settings.memory} -XX:+AlwaysPreTouch"
     # The optimising compiler makes the first minutes slower, and then halves what a micro-batch
     # takes of the JVM's time (docs/performance.md).
     compiler = "" if settings.is_lasting else " -XX:TieredStopAtLevel=1"

@@ -100,6 +100,22 @@ def test_garbage_of_executors_on_this_machine_is_collected_by_one_thread(master,
     assert has_one_thread is not (f"-XX:G1HeapRegionSize={G1_REGION_MB}m" in options)
 
 
+@pytest.mark.parametrize(
+    ("settings", "is_whole"),
+    [
+        ({"is_lasting": True}, True),
+        ({"is_lasting": False}, False),
+        ({"is_lasting": True, "master": "local-cluster[2,1,900]"}, False),
+        ({"is_lasting": True, "master": "spark://m:7077"}, False),
+    ],
+)
+def test_a_run_that_lasts_takes_the_heap_of_a_single_jvm_as_a_whole(settings, is_whole):
+    """It does not grow afterwards; the driver of executors needs little of it."""
+    options = conf(memory="3g", **settings)["spark.driver.extraJavaOptions"].split()
+    assert is_whole is ("-Xms3g" in options)
+    assert is_whole is ("-XX:+AlwaysPreTouch" in options)
+
+
 def test_the_jvm_has_few_buffers_that_are_humongous_for_it(spark):
     """What it was given it has taken; another collector, on a small machine, does not read it."""
     bean = spark._jvm.java.lang.Class.forName("com.sun.management.HotSpotDiagnosticMXBean")
