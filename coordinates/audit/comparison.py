@@ -291,6 +291,7 @@ class RecoveryMade:
     """A recovery that has ended, as the restored server has reported it.
 
     Attributes:
+        begun_ts: When the replay began.
         restored: The bodies of its records, by step: ``restore``, ``replay``, ``replayed``.
         replayed: GTIDs of the groups that it logged meanwhile, "" anonymous; None: not all known.
         before: GTIDs of what it logged between ``restore`` and ``replay``; None: not all known.
@@ -301,6 +302,7 @@ class RecoveryMade:
     """
 
     at: JournalPosition
+    begun_ts: int
     restored: dict[str, dict[str, Any]]
     replayed: tuple[str, ...] | None
     before: GtidSet | None
@@ -388,6 +390,7 @@ class RunningRecovery:
         logged: GTIDs that it has logged since the replay began, "" anonymous.
         before: GTIDs that it had logged since ``restore`` and until then; None: not all known.
         is_replaying: Whether a replay has begun and not ended.
+        begun_ts: When that began.
         is_whole: Whether everything that it logged meanwhile was seen.
         ended: Where in the log of an instance the replays of it have ended.
         excluded: What they left out on purpose.
@@ -400,6 +403,7 @@ class RunningRecovery:
     logged: list[str] = field(default_factory=list)
     before: GtidSet | None = GtidSet.EMPTY
     is_replaying: bool = False
+    begun_ts: int = -1
     is_whole: bool = True
     ended: dict[str, Coordinates] = field(default_factory=dict)
     excluded: GtidSet = GtidSet.EMPTY
@@ -437,13 +441,13 @@ class RunningRecovery:
         else:
             self.before = None
 
-    def begin_replay(self, body: dict[str, Any]) -> None:
+    def begin_replay(self, body: dict[str, Any], ts: int) -> None:
         """What is logged from now on is replayed; one that was broken off goes on."""
         if not self.is_replaying:
             self.is_replaying, self.is_whole, self.logged = True, True, []
         elif self.restored["replay"]["peer"] != body["peer"]:
             self.lose()  # which group is of which log is not known
-        self.restored["replay"] = body
+        self.restored["replay"], self.begun_ts = body, ts
         if body.get("excluded"):
             self.excluded |= GtidSet.parse(body["excluded"])
 
@@ -454,6 +458,7 @@ class RunningRecovery:
         source = str(self.restored["replay"]["peer"])
         made = RecoveryMade(
             at,
+            self.begun_ts,
             {**self.restored, "replayed": body},
             tuple(self.logged) if self.is_whole else None,
             self.before,

@@ -383,7 +383,7 @@ class FleetEventReader:
         elif replica.recovery is None:
             return
         elif step == "replay":
-            replica.recovery.begin_replay(body)
+            replica.recovery.begin_replay(body, event.ts)
         elif step == "replayed" and replica.recovery.is_replaying:
             self._compare_recovery(event, member, replica.recovery)
 

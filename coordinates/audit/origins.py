@@ -645,6 +645,12 @@ class Origins:
                 found.add_gnos(sid, gnos[mine])
         return found.freeze()
 
+    def commit_ts(self, sid: str, gno: int) -> int | None:
+        """When the transaction of a GTID was committed, if all logs that were read agree on it."""
+        found = (layer.find(gno) for layer in self.layers.get(sid, ()))
+        known = {origin.commit_ts for origin in found if origin is not None}
+        return known.pop() or None if len(known) == 1 else None
+
     def origins_in(self, instance_id: str, sid: str, gno: int, ts: int) -> list[Origin]:
         """What an instance's logs claim of one GTID at `ts`."""
         state = self.instance(instance_id).state_at(ts)

@@ -30,12 +30,13 @@ from tallystick.coordinates.rules.statements import (
     groups,
     not_executed,
 )
-from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.origins import Origins
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
 IMAGE_UNSEEN = reason(
@@ -92,6 +93,32 @@ REPLAYED_AS_OWN = reason(
     "the restored server has logged {count:n group} under GTIDs of its own (mysqlbinlog"
     " --skip-gtids), and the log of {source} has {wanted_count:n group} there: which ones these are"
     " is not known",
+    Lack.BACKUP,
+)
+
+NO_STOP_NAMED = reason(
+    "no_stop_named",
+    "the replay named no stop point and ended at {file}:{position}, behind which the log of"
+    " {source} had {count:n group} more by the first that is known of it since the replay began:"
+    " whether it was to go on is not known",
+    Lack.BACKUP,
+)
+STOP_TIME_MAYBE_MISSED = reason(
+    "stop_time_maybe_missed",
+    "the replay was to go on up to {stop_time:moment}, and {gtid}, which follows, was committed at"
+    " {committed:moment}: whether the log had it when the replay began is not known",
+    Lack.BACKUP,
+)
+STOP_TIME_PASSED = reason(
+    "stop_time_passed",
+    "the replay was to end before {stop_time:moment}, and {gtid:group}, which it executed, was"
+    " committed at {committed:moment}: what counts is when it was begun, and that is not known",
+    Lack.BACKUP,
+)
+STOP_TIME_UNKNOWN = reason(
+    "stop_time_unknown",
+    "the replay was to end before {stop_time:moment}, and when {gtid:group} was committed is not"
+    " known",
     Lack.BACKUP,
 )
 
@@ -270,8 +297,10 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
     undecided_when=(
         "the head of the source's binary log file at the stop point was not seen, the restored"
         " server's gtid_executed was not read, or all that was replayed is logged under GTIDs of"
-        " the restored server's own. A stop by time is judged by where the"
-        " replay says that it ended"
+        " the restored server's own; no stop was named, and the source had logged more when the"
+        " replay began; or it was to end before a time, and what it executed was committed at that"
+        " time or later, or groups have no GTIDs or no commit time. Such a stop is missed where"
+        " the next group was committed before that time"
     ),
     sources=(
         "WL#3576, title: Point in time recovery",
@@ -308,6 +337,14 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
             "{stop_file}:{stop_position}",
             _LOG,
         ),
+        "stop_time_missed": Case(
+            _ENDED + "it was to go on up to {stop_time:moment}: {gtid}, which follows, was"
+            " committed at {committed:moment}.",
+            "{to_file}:{to_position}",
+            _RESTORED,
+            "{gtid}",
+            _LOG,
+        ),
         "not_executed": Case(
             _ENDED + "it has not executed {missing:gtids}.",
             "{executed:gtids}",
@@ -337,8 +374,8 @@ def recovery_reaches_stop_point(made: RecoveryMade, against: Against) -> Compare
         return logged
     if executed is None:
         return Undecided(RESTORED_SET_UNREAD)
-    missed = _missed_stop(made, log, logged)
-    if missed is not None:
+    missed = _missed_stop(made, log, logged, against.fleet.origins)
+    if isinstance(missed, Broken):
         return missed
     sets = {"executed": executed, "logged": logged}
     missing = logged - made.excluded - executed
@@ -361,10 +398,12 @@ def recovery_reaches_stop_point(made: RecoveryMade, against: Against) -> Compare
         return Undecided(REPLAY_UNSEEN)
     if extra:
         return broken_recovery("executed_more", made, log, witness=executed, extra=extra, **sets)
-    return HOLDS
+    return missed or HOLDS
 
 
-def _missed_stop(made: RecoveryMade, log: Replayed, logged: GtidSet) -> Broken | Undecided | None:
+def _missed_stop(
+    made: RecoveryMade, log: Replayed, logged: GtidSet, origins: Origins
+) -> Broken | Undecided | None:
     """Whether the replay ended elsewhere than it was to."""
     body = made.restored["replay"]
     witness = f"{made.end[0]}:{made.end[1]}"
@@ -373,16 +412,127 @@ def _missed_stop(made: RecoveryMade, log: Replayed, logged: GtidSet) -> Broken |
         return broken_recovery("stop_gtid_missed", made, log, witness=witness, stop_gtid=gtid)
     if gtid:
         return _passed_stop(made, log, gtid)
-    file, position = body.get("stop_file"), body.get("stop_position")
-    if file is None or position is None:
-        return None
-    groups = _between(log, *sorted(((file, position), made.end), key=_in_order))
+    file, position, time = (body.get(f"stop_{name}") for name in ("file", "position", "time"))
+    is_short = time is not None
+    if file is not None and position is not None:
+        missed = _missed_position(made, log, (file, position))
+        # Of two stops the one that comes first ends the replay.
+        if time is None or (missed and _in_order(made.end) > _in_order((file, position))):
+            return missed
+        is_short = missed is not None
+    if time is None:
+        return _left_behind(made, log)
+    short = _short_of_time(made, log, time, origins) if is_short else None
+    return short if isinstance(short, Broken) else _passed_time(made, log, time, origins) or short
+
+
+def _missed_position(
+    made: RecoveryMade, log: Replayed, stop: Coordinates
+) -> Broken | Undecided | None:
+    """Whether groups lie between a position and the end of the replay."""
+    groups = _between(log, *sorted((stop, made.end), key=_in_order))
     if isinstance(groups, Undecided):
         return groups
     if not groups:
         return None
-    stop = {"stop_file": file, "stop_position": position}
-    return broken_recovery("stop_position_missed", made, log, witness=witness, **stop)
+    witness, values = f"{made.end[0]}:{made.end[1]}", {"stop_file": stop[0]}
+    return broken_recovery(
+        "stop_position_missed", made, log, witness=witness, stop_position=stop[1], **values
+    )
+
+
+def _left_behind(made: RecoveryMade, log: Replayed) -> Undecided | None:
+    """What the log had behind the end of a replay without a stop point, when it began."""
+    behind = _behind(made, log)
+    if isinstance(behind, Undecided):
+        return behind
+    count = sum(_is_missing(made, gtid) for gtid in behind.groups)
+    (file, position), source = made.end, log.source.instance_id
+    values = {"file": file, "position": position, "source": source}
+    return Undecided(NO_STOP_NAMED, count=count, **values) if count else None
+
+
+def _short_of_time(
+    made: RecoveryMade, log: Replayed, time: int, origins: Origins
+) -> Broken | Undecided | None:
+    """Whether a group that was not replayed was committed before the time at which to stop.
+
+    mysqlbinlog compares whole seconds, and stops at the first group that is too late.
+    """
+    behind = _behind(made, log)
+    if isinstance(behind, Undecided):
+        return behind
+    for number, gtid in enumerate(behind.groups):
+        committed = _commit_ts(origins, gtid)
+        if committed is None:
+            return Undecided(STOP_TIME_UNKNOWN, gtid=gtid, stop_time=time)
+        if committed >= time - time % 1_000_000:
+            break
+        if _is_missing(made, gtid):
+            values = {"gtid": gtid, "committed": committed, "stop_time": time}
+            if number >= behind.count_then:
+                return Undecided(STOP_TIME_MAYBE_MISSED, **values)
+            witness = f"{made.end[0]}:{made.end[1]}"
+            return broken_recovery("stop_time_missed", made, log, witness=witness, **values)
+    return None
+
+
+def _passed_time(
+    made: RecoveryMade, log: Replayed, time: int, origins: Origins
+) -> Undecided | None:
+    """Whether a group that was replayed was committed too late.
+
+    mysqlbinlog goes by the time at which a statement began: a long one may end later.
+    """
+    start = _start(made)
+    groups = start if isinstance(start, Undecided) else _to_execute(made, log, start, made.end)
+    for gtid in () if isinstance(groups, Undecided) else groups:
+        committed = _commit_ts(origins, gtid)
+        if committed is None:
+            return Undecided(STOP_TIME_UNKNOWN, gtid=gtid, stop_time=time)
+        if committed >= time:
+            return Undecided(STOP_TIME_PASSED, gtid=gtid, stop_time=time, committed=committed)
+    return groups if isinstance(groups, Undecided) else None
+
+
+def _commit_ts(origins: Origins, gtid: str) -> int | None:
+    """When a group was committed; None where it has no GTID, or that is not known."""
+    sid, _, gno = gtid.rpartition(":")
+    return origins.commit_ts(sid, int(gno)) if gtid else None
+
+
+class _Behind(NamedTuple):
+    """What the log had behind the end of a replay, by the first that is known since it began.
+
+    Attributes:
+        groups: As of ``_between``.
+        count_then: How many of them it had when the replay began, at the least.
+    """
+
+    groups: list[str]
+    count_then: int
+
+
+def _behind(made: RecoveryMade, log: Replayed) -> _Behind | Undecided:
+    states, lineage = log.source.states, log.state.lineage
+    found: list[list[str]] = []
+    for then in (states.until(made.begun_ts), next(states.since(made.begun_ts), None)):
+        # Of a server that was restored itself its own log from before that was replayed.
+        state = log.state if then is not None and then.lineage > lineage else then
+        groups: list[str] | Undecided = []
+        if state is not None and state.lineage == lineage and state.base_name is not None:
+            end = format_log_file_name(state.base_name, state.file_number), state.end
+            groups = _between(log, made.end, end)
+        if isinstance(groups, Undecided):
+            return groups
+        found.append(groups)
+    return _Behind(found[1], len(found[0]))
+
+
+def _is_missing(made: RecoveryMade, gtid: str) -> bool:
+    """Whether the restored server has not executed a group, which was not left out on purpose."""
+    executed = made.gtids("replayed") or GtidSet.EMPTY
+    return not (gtid and gtid in _skipped(made) | executed)
 
 
 def _passed_stop(made: RecoveryMade, log: Replayed, gtid: str) -> Broken | Undecided | None:
@@ -499,9 +649,14 @@ def _to_execute(
     groups = _between(log, start, end)
     if isinstance(groups, Undecided):
         return groups
-    skipped = made.excluded | (made.gtids("restore") or GtidSet.EMPTY)
-    skipped = skipped | (made.before or GtidSet.EMPTY)
+    skipped = _skipped(made)
     return [gtid for gtid in groups if not (gtid and gtid in skipped)]
+
+
+def _skipped(made: RecoveryMade) -> GtidSet:
+    """What is executed before a replay, or left out of it on purpose."""
+    restored = made.gtids("restore") or GtidSet.EMPTY
+    return made.excluded | restored | (made.before or GtidSet.EMPTY)
 
 
 def _is_left_out_between(made: RecoveryMade, log: Replayed) -> bool:

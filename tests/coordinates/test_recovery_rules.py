@@ -17,6 +17,7 @@ DATA = "recovered_data_equal_source"
 RESTORE = "restore_matches_image"
 TABLES = [{"name": "t", "engine": "InnoDB", "rows": 3, "checksum": "aa"}]
 OTHERS = [{"name": "t", "engine": "InnoDB", "rows": 3, "checksum": "bb"}]
+SECOND = 1_000_000
 
 
 def gtids(*numbers: int) -> list[str]:
@@ -30,11 +31,15 @@ def tell(journal: Journal, step: str, **body: Any) -> None:
 
 
 class Recovery:
-    """A source with six groups, an image behind the second, a recovery up to the fifth."""
+    """A source with six groups, an image behind the second, a recovery up to the fifth.
+
+    The groups were committed in the first to the sixth second.
+    """
 
     def __init__(self, *, same_server: bool = False, sees_image: bool = True) -> None:
         clock = Clock()
         self.source = source = Journal(clock, "s", A, 1)
+        source.commit_times = {f"{A}:{gno}": gno * SECOND for gno in range(1, 8)}
         source.boot()
         source.open_file()
         source.log(*gtids(1, 2))
@@ -64,6 +69,7 @@ class Recovery:
         else:
             self.server = Journal(clock, "r", B, 2)
             self.server.boot(data_lineage=1)
+            self.server.commit_times = source.commit_times
         self.server.open_file()
 
     def run(
@@ -73,16 +79,36 @@ class Recovery:
         end: int | None = None,
         tables: list[dict[str, Any]] | None = None,
         restored: dict[str, Any] | None = None,
+        meanwhile: str = "",
+        is_told: bool = True,
         **replay: Any,
     ) -> FleetOutput:
-        """Restore, replay and audit."""
+        """Restore, replay and audit; without another stop point one at the end.
+
+        Args:
+            replayed: What the restored server logs.
+            executed: What it says that it has executed at the end.
+            end: Where it says that this was.
+            tables: What it says that they hold.
+            restored: What it says otherwise than the image.
+            meanwhile: A group of the source.
+            is_told: Whether the source's journal is known up to the beginning of the replay.
+            replay: More of the record of that name.
+        """
         server = self.server
+        if is_told:
+            self.source.time()
         tell(server, "restore", peer="s", **{**self.summary, **(restored or {})})
         start = {"from_file": self.stop[0], "from_position": end_of(2)}
+        position = {"to_file": self.stop[0], "to_position": self.stop[1] if end is None else end}
+        if not any(name.startswith("stop") for name in replay):
+            replay = {f"stop{name[2:]}": value for name, value in position.items()} | replay
         tell(server, "replay", peer="s", **start, **replay)
+        if meanwhile:
+            self.source.time()
+            self.source.log(meanwhile)
         server.log(*replayed, server_id=1)
         reported = OTHERS if tables is None else tables
-        position = {"to_file": self.stop[0], "to_position": self.stop[1] if end is None else end}
         tell(server, "replayed", peer="s", **position, gtid_executed=executed, tables=reported)
         server.time()
         self.source.time()
@@ -229,6 +255,82 @@ def test_the_replay_does_not_go_beyond_its_stop_gtid(stop: str, broken: list[str
     """Of a set the last one in the log counts; one of the image leaves nothing to replay."""
     output = Recovery().run(*gtids(3, 4, 5), stop_gtid=stop)
     assert names(output) == broken
+
+
+def said_of_stop(output: FleetOutput) -> str:
+    """The case or the reason; nothing else is found."""
+    assert names(output) in ([], [STOP])
+    said = [seen.reason for seen in output.observations if STOP in seen.rules]
+    return ", ".join(finding.case for finding in output.findings) or ", ".join(said) or "holds"
+
+
+@pytest.mark.parametrize("same_server", [False, True])
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        ({"stop_time": 6 * SECOND}, "holds"),
+        ({"stop_time": 6 * SECOND + 1}, "holds"),  # whole seconds count
+        ({"stop_time": 7 * SECOND}, "stop_time_missed"),
+        ({"stop_time": 7 * SECOND, "excluded": f"{A}:6"}, "holds"),
+        ({"stop_time": 5 * SECOND + 1}, "holds"),
+        ({"stop_time": 5 * SECOND}, "stop_time_passed"),
+        ({"stop_time": 6 * SECOND, "stop_position": end_of(6)}, "holds"),
+        ({"stop_time": 7 * SECOND, "stop_position": end_of(6)}, "stop_time_missed"),
+        ({"stop_time": 7 * SECOND, "stop_position": end_of(5)}, "holds"),
+        ({"stop_time": 5 * SECOND, "stop_position": end_of(5)}, "stop_time_passed"),
+        ({"stop_time": 7 * SECOND, "stop_position": end_of(4)}, "stop_position_missed"),
+    ],
+)
+def test_a_replay_up_to_a_time(same_server: bool, stop: dict[str, Any], said: str) -> None:
+    """The next group was committed then or later; of a long one the end may be."""
+    file = {"stop_file": "s-bin.000001"} if "stop_position" in stop else {}
+    output = Recovery(same_server=same_server).run(*gtids(3, 4, 5), **stop, **file)
+    assert said_of_stop(output) == said
+
+
+@pytest.mark.parametrize(("unknown", "said"), [(2, "holds"), (4, ""), (6, "")])
+def test_groups_of_which_nobody_says_when_they_were_committed(unknown: int, said: str) -> None:
+    """What the image has is not asked for."""
+    recovery = Recovery()
+    times = recovery.source.commit_times
+    for event in recovery.source.fleet_events:
+        if event.kind is FleetEventKind.LOGGED:
+            column = event.arrays["group_commit_ts"]
+            column[column == unknown * SECOND] = -1
+    times[f"{A}:{unknown}"] = -1
+    output = recovery.run(*gtids(3, 4, 5), stop_time=6 * SECOND)
+    assert said_of_stop(output) == (said or "stop_time_unknown")
+
+
+@pytest.mark.parametrize("same_server", [False, True])
+def test_a_replay_without_a_stop_point(same_server: bool) -> None:
+    """Whether its files went further than it did, nobody says."""
+    output = Recovery(same_server=same_server).run(*gtids(3, 4, 5), stop_file=None)
+    assert said_of_stop(output) == "no_stop_named"
+    whole = {"executed": f"{A}:1-6", "end": end_of(6), "stop_file": None}
+    output = Recovery(same_server=same_server).run(*gtids(3, 4, 5, 6), **whole)
+    assert said_of_stop(output) == "holds"
+
+
+def test_what_the_log_had_when_a_replay_began_may_not_be_known() -> None:
+    """No heartbeat of the source came between its last group and the replay."""
+    output = Recovery().run(*gtids(3, 4, 5), stop_time=7 * SECOND, is_told=False)
+    assert said_of_stop(output) == "stop_time_maybe_missed"
+    output = Recovery().run(*gtids(3, 4, 5), stop_file=None, is_told=False)
+    assert said_of_stop(output) == "no_stop_named"
+
+
+@pytest.mark.parametrize("stop", [{"stop_file": None}, {"stop_time": 9 * SECOND}])
+def test_what_the_source_logs_during_a_replay_is_not_missed(stop: dict[str, Any]) -> None:
+    """Its log was read before."""
+    whole = {"executed": f"{A}:1-6", "end": end_of(6), "meanwhile": f"{A}:7"}
+    assert said_of_stop(Recovery().run(*gtids(3, 4, 5, 6), **whole, **stop)) == "holds"
+
+
+def test_a_missed_group_is_found_whatever_the_stop_point() -> None:
+    """What is undecided of the stop hides nothing."""
+    output = Recovery().run(*gtids(3, 5), executed=f"{A}:1-3:5", stop_file=None)
+    assert names(output) == [STOP, REPLAY]
 
 
 def in_steps(
