@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -51,6 +51,13 @@ class ChannelRow:
     """Whether its receiver is connected: what the source has sent may be under way."""
 
 
+class Uncounted(NamedTuple):
+    """What a server had executed before RESET BINARY LOGS AND GTIDS, which was at `ts`."""
+
+    ts: int
+    gtids: GtidSet
+
+
 @dataclass(frozen=True, slots=True)
 class ReplicaExecuted:
     """What one log_status row of a replica shows as executed.
@@ -61,9 +68,9 @@ class ReplicaExecuted:
         retrieved: By all channels, None not known.
         before: What it had executed at the first row of its journal: channels that were gone by
             then may have brought it.
-        uncounted: What it had executed before RESET BINARY LOGS AND GTIDS, and has executed again
-            since, or is connected and will be sent again; its data are the same.
-        reset_ts: When that was, None: not in the journal.
+        uncounted: What it had executed before a RESET BINARY LOGS AND GTIDS, and has executed again
+            since, or is connected and will be sent again, each with when that was; its data are
+            the same.
     """
 
     instance_id: str
@@ -74,8 +81,7 @@ class ReplicaExecuted:
     retrieved: GtidSet | None = None
     assigned: GtidSet = GtidSet.EMPTY
     before: GtidSet = GtidSet.EMPTY
-    uncounted: GtidSet = GtidSet.EMPTY
-    reset_ts: int | None = None
+    uncounted: tuple[Uncounted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

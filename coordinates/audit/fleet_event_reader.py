@@ -295,14 +295,16 @@ class FleetEventReader:
             self.origins.take_back(event.instance_id, log, lost, shown, self._last_known(event))
 
     def _lineage_began(self, event: FleetEvent, member: Member) -> None:
-        is_reset = event.body["reason"] == "reset"
+        reason = event.body["reason"]
+        is_reset = reason == "reset"
         executed = member.counted_of_others(event.ts) if is_reset else GtidSet.EMPTY
         member.timeline.begin_lineage(event.body["binlog_lineage"], event.ts, is_reset=is_reset)
         if is_reset:
             member.replica.reset(executed, event.ts)
             self._end_logs_unseen(event, BINLOG)
         else:
-            member.replica.uncounted = GtidSet.EMPTY
+            if reason != "renamed":
+                member.replica.uncounted = []
             self.origins.end_logs(event.instance_id, BINLOG, event.ts)
 
     def _end_logs_unseen(self, event: FleetEvent, stream: str | None) -> None:
@@ -376,7 +378,7 @@ class FleetEventReader:
         elif step == "checksum":
             member.timeline.check_sums(body)
         elif step == "restore":
-            replica.uncounted = GtidSet.EMPTY
+            replica.uncounted = []
             claimed = GtidSet.parse(body.get("gtid_executed") or "", tags=True)
             replica.recovery = RunningRecovery({step: body}, claimed)
             self._compare_restore(event, member, body)

@@ -13,6 +13,7 @@ from tallystick.coordinates.audit.comparison import (
     GroupsQueued,
     QueuedRun,
     RunningRecovery,
+    Uncounted,
 )
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.topology import source_key
@@ -32,6 +33,8 @@ CONNECTS = frozenset({"reconnect", "start_receiver"})
 BEGINS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
 FORGETS_COORDINATES = frozenset({"change_source", "reset", "reset_all"})
 NAMED_MAX = 64
+RESETS_MAX = 8
+"""So many of the newest are remembered."""
 
 FirstQueued = tuple[str, int, int, str]
 
@@ -341,9 +344,8 @@ class Replica(SidTable):
         shown: What the last row showed as executed, since nothing may have taken it back.
         before: What the first row showed as executed since the journal, or its data, began; None:
             there was none yet.
-        uncounted: What of other servers it had executed before its last RESET BINARY LOGS AND
-            GTIDS, until a row shows it as executed again; nothing once its data were replaced.
-        reset_ts: When that was, None: not in the journal.
+        uncounted: What of other servers it had executed before its last RESETs BINARY LOGS AND
+            GTIDS, without what SET gtid_purged named since; nothing once its data were replaced.
         data_lineage: How many data directories it has had.
         is_fresh: Whether its data directory was replaced at its last start, and it has neither
             logged nor received anything since, as far as the journal, which has no gap, shows.
@@ -374,8 +376,7 @@ class Replica(SidTable):
     given: GtidSet = GtidSet.EMPTY
     shown: GtidSet = GtidSet.EMPTY
     before: GtidSet | None = None
-    uncounted: GtidSet = GtidSet.EMPTY
-    reset_ts: int | None = None
+    uncounted: list[Uncounted] = field(default_factory=list)
     data_lineage: int | None = None
     is_fresh: bool = False
     clone_peer: str | None = None
@@ -479,7 +480,8 @@ class Replica(SidTable):
         """Another data directory: its channels are those of the copy, until recorded otherwise."""
         self.channels = {}
         self.resumed_from = set()
-        self.left = self.shown = self.given = self.uncounted = GtidSet.EMPTY
+        self.left = self.shown = self.given = GtidSet.EMPTY
+        self.uncounted = []
         self.before = None
         self.left_uuids = []
         self._forget_claimed()
@@ -496,8 +498,8 @@ class Replica(SidTable):
             executed: What of other servers it had executed.
             ts: When it was noticed.
         """
-        self.uncounted = (self.uncounted - self.given) | executed
-        self.reset_ts = ts
+        self._count_given()
+        self.uncounted = [*self.uncounted[1 - RESETS_MAX :], Uncounted(ts, executed)]
         self.shown = self.before = self.given = GtidSet.EMPTY
         self._forget_claimed()
         for channel in self.channels.values():
@@ -511,24 +513,29 @@ class Replica(SidTable):
             known = known | channel.received.freeze()
         self.left = known
         self._forget_claimed()
-        self.shown = self.uncounted = GtidSet.EMPTY
+        self.shown = GtidSet.EMPTY
+        self.uncounted = []
         self.before = None
         self.channels = {}
         self.clone_peer = self.clone_ts = self.clone_end_ts = self.found_clone = None
 
-    def take_uncounted(self, values: Sequence[Mapping[str, Any]], executed: GtidSet) -> GtidSet:
-        """What was executed before a RESET and came again, or will come; named until then.
+    def _count_given(self) -> None:
+        found = [Uncounted(ts, gtids - self.given) for ts, gtids in self.uncounted]
+        self.uncounted = [one for one in found if one.gtids]
+
+    def counted_again(
+        self, values: Sequence[Mapping[str, Any]], executed: GtidSet
+    ) -> tuple[Uncounted, ...]:
+        """What was executed before a RESET and has come again, or will come.
 
         Args:
             values: The channels of a row.
             executed: What the row shows as executed.
         """
-        found = self.uncounted = self.uncounted - self.given
-        if found and not any(one.get("is_connected") and one["auto_position"] for one in values):
-            found = found & executed
-        if self.uncounted <= executed:
-            self.uncounted = GtidSet.EMPTY
-        return found
+        self._count_given()
+        if any(one.get("is_connected") and one["auto_position"] for one in values):
+            return tuple(self.uncounted)
+        return tuple(Uncounted(ts, gtids & executed) for ts, gtids in self.uncounted)
 
     def received(self) -> tuple[GtidSet, ...]:
         """What its channels have ever queued."""

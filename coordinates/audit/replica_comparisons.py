@@ -39,7 +39,7 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-    from tallystick.coordinates.audit.comparison import Evidence
+    from tallystick.coordinates.audit.comparison import Evidence, Uncounted
     from tallystick.coordinates.audit.finding_collector import FindingCollector
     from tallystick.coordinates.audit.journal_position import JournalPosition
     from tallystick.coordinates.audit.replica import ReplicaChannel
@@ -135,7 +135,7 @@ class ReplicaComparisons:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:
                 received = None if received is None or gtids is None else received | gtids
-            uncounted = replica.take_uncounted(listed, executed)
+            uncounted = replica.counted_again(listed, executed)
             self._compare_executed(member, channels, (executed, received), at, uncounted)
         if body["clone_status"]:
             of_channel = {c.name: r for c, r in zip(channels, retrieved, strict=True)}
@@ -254,7 +254,7 @@ class ReplicaComparisons:
         channels: list[ReplicaChannel],
         sets: tuple[GtidSet, GtidSet | None],
         at: JournalPosition,
-        uncounted: GtidSet = GtidSet.EMPTY,
+        uncounted: tuple[Uncounted, ...] = (),
     ) -> None:
         """Queue what is known to be executed; `sets`: that, and what all channels retrieved."""
         if any(channel.has_source and channel.key is None for channel in channels):
@@ -271,7 +271,6 @@ class ReplicaComparisons:
             retrieved=sets[1],
             before=member.replica.before or GtidSet.EMPTY,
             uncounted=uncounted,
-            reset_ts=member.replica.reset_ts,
         )
         channel = channels[0].name if len(channels) == 1 else None
         self.enqueue(member.timeline.instance_id, channel, keys_of(channels), row)

@@ -333,8 +333,8 @@ def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
     undecided_when=(
         "gtid_executed is not readable, or no row of this lineage was accepted before; or RESET"
         " BINARY LOGS AND GTIDS on a replica took what its data have out of the set, SET"
-        " gtid_purged did not name it, and its source sends it again: until a row shows it as"
-        " executed again"
+        " gtid_purged did not name it, and its source sends it again: until other data replace"
+        " those"
     ),
     sources=(
         "WL#9211, F-7",

@@ -23,7 +23,7 @@ EXECUTED_BEFORE_RESET = reason(
     "executed_before_reset",
     "RESET BINARY LOGS AND GTIDS took {gtids:gtids} out of what it counts as executed, and SET"
     " gtid_purged did not name {gtids:it|them}: the source sends {gtids:it|them} again, and whether"
-    " the data still had the changes is not known",
+    " the data still had the changes, and have them twice now, is not known",
     Lack.LINEAGE,
 )
 
@@ -32,16 +32,16 @@ EXECUTED_BEFORE_RESET = reason(
 def counted_again_after_reset(row: ReplicaExecuted, against: Against) -> Compared:
     """What the source has under these numbers is what the replica had executed before.
 
-    Not so of a source that was reset as well: it gives the numbers out again.
+    It stays so: executed twice, a change may be there twice until other data replace these. Not so
+    of a source that was reset as well: it gives the numbers out again.
     """
     ts, again = row.at.ts, GtidSet.EMPTY
-    if not row.uncounted or row.reset_ts is None:
-        return HOLDS
-    for source in against.sources:
+    for source in against.sources if row.uncounted else ():
         state = source.states.knowing(ts)
         if state is None:
             return Waiting(SOURCE_EXECUTED_UNKNOWN)
-        since = state.lineage_ts
-        if since is None or since < row.reset_ts - RESET_EVERYWHERE_US - against.uncertain_us:
-            again = again | (row.uncounted & state.logged)
+        since, earlier_us = state.lineage_ts, RESET_EVERYWHERE_US + against.uncertain_us
+        for reset_ts, gtids in row.uncounted:
+            if since is None or since < reset_ts - earlier_us:
+                again = again | (gtids & state.logged)
     return Undecided(EXECUTED_BEFORE_RESET, gtids=again) if again else HOLDS

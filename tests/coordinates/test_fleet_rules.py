@@ -3028,7 +3028,7 @@ class TestResetOfAReplica:
         [("1-3", []), ("1-2", ["3"]), ("", ["1-3"])],
     )
     def test_what_the_set_counts_no_more_comes_again(self, purged, undecided):
-        """Executed again by the next row, it is named there; then it is over."""
+        """It stays so when it has been executed again: the data may have it twice."""
         source, replica = fleet_of_two()
         said = replica.says(source) | {"is_connected": True}
         replica.status(f"{A}:1-3", said)
@@ -3038,7 +3038,55 @@ class TestResetOfAReplica:
         for _ in range(2):
             replica.status(f"{A}:1-3", said, purged=f"{A}:{purged}" if purged else "")
             source.status(f"{A}:1-3")
-        assert self.said(audit(source, replica)) == [f"{A}:{one}" for one in undecided]
+        assert self.said(audit(source, replica)) == [f"{A}:{one}" for one in undecided] * 2
+
+    @pytest.mark.parametrize("is_renamed", [True, False])
+    def test_it_ends_with_other_data(self, is_renamed):
+        """Not with another name of the binary log."""
+        source, replica = fleet_of_two()
+        said = replica.says(source) | {"is_connected": True}
+        replica.status(f"{A}:1-3", said)
+        replica.reset()
+        replica.status(f"{A}:1-3", said)
+        if is_renamed:
+            replica.reset("renamed")
+        else:
+            replica.boot(data_lineage=1)
+            replica.follow(source)
+            replica.assign(f"{A}:1-3")
+        replica.status(f"{A}:1-3", said, purged=f"{A}:1-3")
+        source.status(f"{A}:1-3")
+        assert self.said(audit(source, replica)) == [f"{A}:1-3"] * (1 + is_renamed)
+
+    def test_after_a_second_reset_both_count(self):
+        """The first group that came again stopped the applier (1062), and nothing was executed."""
+        source, replica = fleet_of_two()
+        said = replica.says(source) | {"is_connected": True}
+        replica.status(f"{A}:1-3", said)
+        replica.reset()
+        replica.status("", replica.says(source))
+        replica.reset()
+        replica.assign(f"{A}:1")
+        replica.status(f"{A}:1-3", said, purged=f"{A}:1")
+        source.status(f"{A}:1-3")
+        assert self.said(audit(source, replica)) == [f"{A}:2-3"]
+
+    def test_numbers_of_before_a_reset_everywhere_are_others(self):
+        """Of the replica's later RESET alone SET gtid_purged has named all there is."""
+        source, replica = fleet_of_two()
+        said = replica.says(source) | {"is_connected": True}
+        replica.status(f"{A}:1-3", said)
+        for journal in (source, replica):
+            journal.reset()
+        source.log(f"{A}:1")
+        replica.status(f"{A}:1", said)
+        source.clock.advance(10_000_000)
+        replica.reset()
+        replica.assign(f"{A}:1")
+        source.log(f"{A}:2", f"{A}:3")
+        replica.status(f"{A}:1-3", said, purged=f"{A}:1")
+        source.status(f"{A}:1-3")
+        assert self.said(audit(source, replica)) == []
 
     @pytest.mark.parametrize(
         ("channel", "undecided"),
