@@ -94,6 +94,7 @@ class MemberRow:
         is_attached: Whether it has a channel, other than those of its group.
         cluster: None not known.
         group_uuid: Of its replication group, None: it is in none.
+        writes_anonymous: Whether it has logged groups without GTIDs that may be its own.
     """
 
     instance_id: str
@@ -104,6 +105,7 @@ class MemberRow:
     is_attached: bool
     cluster: str | None
     group_uuid: str | None
+    writes_anonymous: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -219,6 +219,8 @@ class FleetEventReader:
         for sid, which in by_sid:
             timeline.grouped.add_gnos(sid, gno[which])
         recovery = member.replica.recovery
+        if len(local) and _min(local) < 0 and not (recovery and recovery.is_replaying):
+            timeline.log_anonymous(arrays["group_server_id"][column < 0].tolist())
         if recovery is not None:
             recovery.log(sids, local, gno)
             again = recovery.take_claimed(sids, local, gno)
@@ -305,6 +307,7 @@ class FleetEventReader:
         else:
             if reason != "renamed":
                 member.replica.uncounted = []
+                member.timeline.writes_anonymous = False
             self.origins.end_logs(event.instance_id, BINLOG, event.ts)
 
     def _end_logs_unseen(self, event: FleetEvent, stream: str | None) -> None:

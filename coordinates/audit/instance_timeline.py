@@ -90,6 +90,8 @@ class InstanceTimeline(SidTable):
     sources: tuple[str, ...] = ()
     named: set[str] = field(default_factory=set)
     """Keys of all sources that it ever had."""
+    writes_anonymous: bool = False
+    """Whether it has logged groups without GTIDs that may be its own, since its data were made."""
     is_told: bool = False
     _administered: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """When channels were given other sources, and which."""
@@ -159,6 +161,11 @@ class InstanceTimeline(SidTable):
         file = self._file(body["base_name"], body["file_number"])
         event_ends = event.arrays["event_ends"].astype(np.int64, copy=False)
         self.event_count += file.append(body["start"], event_ends, columns)
+
+    def log_anonymous(self, server_ids: list[int]) -> None:
+        """Groups without GTIDs were logged, of servers of these ids, -1 not known."""
+        own = {-1, *self.server_ids}
+        self.writes_anonymous = self.writes_anonymous or not own.isdisjoint(server_ids)
 
     def _file(self, base_name: str, number: int) -> BinlogFile:
         self.base_name = base_name

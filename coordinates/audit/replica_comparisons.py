@@ -129,6 +129,7 @@ class ReplicaComparisons:
                 any(channel.has_source for channel in channels),
                 timeline.cluster,
                 timeline.group_uuid,
+                timeline.writes_anonymous,
             )
             self.enqueue(timeline.instance_id, None, (), member_row)
         if executed is not None and sources:

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.comparison import MemberRow
-from tallystick.coordinates.audit.topology import describe_source
+from tallystick.coordinates.audit.topology import describe_source, source_key
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     NOT_REACHED,
     STILL_BROKEN,
     Against,
     Compared,
+    adds_to,
     between,
     first_of,
 )
@@ -25,6 +26,7 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
+    from tallystick.coordinates.audit.topology import Fleet
 
     Member = tuple[InstanceTimeline, Snapshot]
 
@@ -49,6 +51,14 @@ REST_MAY_LAG = reason(
     " {members:lacks|lack} {gtids:gtids}: whether it was demoted or"
     " {members:that one was|they were} detached is not known: {members:that one has|they have}"
     " nothing that it lacks",
+    Lack.SERVER,
+)
+
+WRITES_APART = reason(
+    "writes_apart",
+    "it writes groups without GTIDs, has no channel and no replica, while"
+    " {members:instance|instances} {members:list} of its cluster, or once connected with it,"
+    " {members:writes|write} some, too: whether each has what the other wrote is not known",
     Lack.SERVER,
 )
 
@@ -79,7 +89,8 @@ REST_MAY_LAG = reason(
     undecided_when=(
         "no cluster is declared, here or for the others of the same history; not everything is"
         " known that they have executed; one of them replicates from a server that is not observed;"
-        " or they replicate among themselves and have nothing that it lacks. It holds where nobody"
+        " or they replicate among themselves and have nothing that it lacks; or it writes groups"
+        " without GTIDs, and others that are not connected with it do, too. It holds where nobody"
         " has any transaction that was made here, and against another cluster. What a member has"
         " passed over of its group is undecided until a later row shows that it has gone on, and"
         " holds where fewer than three members are observed: what a member has made itself it may"
@@ -155,12 +166,8 @@ def _alone(row: MemberRow, against: Against) -> Compared:
     fleet, ts = against.fleet, row.at.ts
     if row.is_attached or not row.own:
         return HOLDS
-    names = fleet.keys_of(row.instance_id, ts)
-    naming = [o for o in fleet.naming(names, row.instance_id) if _may_be_of(row.cluster, o)]
-    for other in (one for one in naming if one.known_ts >= ts):
-        reached = next(other.states.since(ts), None)
-        if reached and not names.isdisjoint((*reached.sources, *other.sources_at(ts))):
-            return HOLDS
+    if _is_followed(row, fleet):
+        return HOLDS
     if not against.is_overdue:
         return Waiting(NOT_REACHED)
     if row.group_uuid is not None:
@@ -180,6 +187,49 @@ def _alone(row: MemberRow, against: Against) -> Compared:
         return HOLDS
     same = [one for one in known if row.cluster is not None and one[0].cluster == row.cluster]
     return _against_members(row, against, rest, same or known, is_declared=bool(same))
+
+
+def _is_followed(row: MemberRow, fleet: Fleet) -> bool:
+    """Whether another instance is known to replicate from it at the row or right after it."""
+    ts = row.at.ts
+    names = fleet.keys_of(row.instance_id, ts)
+    naming = [o for o in fleet.naming(names, row.instance_id) if _may_be_of(row.cluster, o)]
+    for other in (one for one in naming if one.known_ts >= ts):
+        reached = next(other.states.since(ts), None)
+        if reached and not names.isdisjoint((*reached.sources, *other.sources_at(ts))):
+            return True
+    return False
+
+
+@adds_to(isolated_within_cluster, MemberRow, doubts=(WRITES_APART,))
+def writes_apart(row: MemberRow, against: Against) -> Compared:
+    """Who has a group without a GTID no set shows: two servers write some, and nothing joins them.
+
+    Whoever was only being attached is so by the deadline.
+    """
+    fleet, ts = against.fleet, row.at.ts
+    if row.is_attached or not row.writes_anonymous or _is_followed(row, fleet):
+        return HOLDS
+    if not against.is_overdue:
+        return Waiting(NOT_REACHED)
+    names = fleet.keys_of(row.instance_id, ts)
+    [mine] = fleet.find(str(source_key(row.instance_id, None)), ts)
+    others = fleet.all(but=row.instance_id)
+    apart = [one for one in others if one.writes_anonymous and _is_related(row, mine, one, fleet)]
+    if not apart or mine.sources or any(not names.isdisjoint(one.sources) for one in others):
+        return HOLDS
+    return Undecided(WRITES_APART, members=sorted(one.instance_id for one in apart))
+
+
+def _is_related(
+    row: MemberRow, mine: InstanceTimeline, other: InstanceTimeline, fleet: Fleet
+) -> bool:
+    """Whether another instance is of the same cluster, or one was the other's source."""
+    if None not in (row.cluster, other.cluster):
+        return row.cluster == other.cluster
+    ts = row.at.ts
+    named = (mine, other), (other, mine)
+    return any(not one.named.isdisjoint(fleet.keys_of(of.instance_id, ts)) for one, of in named)
 
 
 def _left_out(row: MemberRow, against: Against) -> Compared:

@@ -3132,6 +3132,82 @@ class TestResetOfAReplica:
         assert self.said(audit(source, replica)) == []
 
 
+class TestServersApart:
+    """What rule 145 says of servers that write groups without GTIDs, which no set names."""
+
+    @staticmethod
+    def said(*journals: Journal) -> list[str]:
+        """Who is undecided for it; the verdict is, too."""
+        output = audit(*journals)
+        assert names(output) == []
+        found = [one for one in output.observations if one.reason == "writes_apart"]
+        assert all(one.is_undecided and one.rules == (RULE,) for one in found)
+        return sorted({one.instance_id for one in found})
+
+    @pytest.mark.parametrize(
+        ("then", "undecided"),
+        [
+            ("both write", ["r", "s"]),
+            ("one writes", []),
+            ("joined again", []),
+            ("joined the other way", []),
+            ("another follows one", ["s"]),
+            ("data replaced", []),
+            ("renamed", ["r", "s"]),
+        ],
+    )
+    def test_two_that_were_connected(self, then, undecided):
+        """As of a failover whose old source goes on; whoever is attached by the deadline is not."""
+        source, replica = fleet_of_two(groups=0, auto_position=False)
+        source.log("", "")
+        replica.log("", "", server_id=1)
+        replica.administer("reset_all")
+        source.log("")
+        if then != "one writes":
+            replica.log("")
+        journals = [source, replica]
+        if then == "another follows one":
+            third = Journal(source.clock, "t", C, 3)
+            third.boot()
+            third.follow(replica, auto_position=False)
+            third.status("", third.says(replica, auto_position=False))
+            journals.append(third)
+        elif then in ("data replaced", "renamed"):
+            replica.reset("restored" if then == "data replaced" else then)
+        for journal in (source, replica):
+            journal.status()
+        if then == "joined again":
+            replica.follow(source, auto_position=False)
+        elif then == "joined the other way":
+            source.follow(replica, auto_position=False)
+        for journal in (source, replica):
+            journal.time()
+        assert self.said(*journals) == undecided
+
+    @pytest.mark.parametrize(
+        ("clusters", "server_id", "undecided"),
+        [
+            ("aa", None, ["r", "s"]),
+            ("ab", None, []),
+            ((None, "a"), None, []),
+            ((None, None), None, []),
+            ("aa", -1, ["r", "s"]),  # whose groups they are is not known
+            ("aa", 1, []),  # the other one's, as of a detached replica
+        ],
+    )
+    def test_two_that_are_of_one_cluster(self, clusters, server_id, undecided):
+        clock = Clock()
+        source, other = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+        for journal, cluster in zip((source, other), clusters, strict=True):
+            journal.boot(cluster=cluster)
+            journal.open_file()
+        source.log("")
+        other.log("", server_id=server_id)
+        for journal in (source, other):
+            journal.status()
+        assert self.said(source, other) == undecided
+
+
 class TestMembersOfAGroup:
     """Rule 145 of those that a replication group connects."""
 
