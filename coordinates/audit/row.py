@@ -217,7 +217,7 @@ def _doubt_purge(
     (listed_base, listed), (base_name, number) = map(parse_log_file_name, (logs[0][0], file))
     if listed_base != base_name or listed >= number:
         return
-    audit.binlog.oldest_file = logs[0][0]
+    audit.binlog.purge(logs[0][0])
     rules = (purged_matches_oldest_file, binlog_files_form_range)
     judged = tuple(rule for rule in rules if rule.name not in audit.reporter.disabled)
     if judged:

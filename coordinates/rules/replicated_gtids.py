@@ -119,6 +119,12 @@ FILE_UNDER_WAY = reason(
     " and the replica has not written yet may be under way",
     Lack.NEXT_ROW,
 )
+FILES_NOT_SHOWN = reason(
+    "source_files_not_shown",
+    "no row of the source has come since that would show how far its purge went, which stops at a"
+    " file that is in use",
+    Lack.SOURCE_LATER,
+)
 PURGED_NOT_SHOWN = reason(
     "source_purged_not_shown",
     "the source's gtid_purged of that time is not known: no row of it shows one, or what its row"
@@ -519,10 +525,10 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
     undecided_when=(
         "the source is not observed, gtid_purged or the channel's retrieved set is not known,"
         " no row of the source comes before the replica's and what the next one shows goes"
-        " beyond the replica, or the source's binary log began anew about then; or the receiver is"
-        " connected: a purge spares the files that are still to be sent, not what is under way. It"
-        " holds where a channel by position filters, or what the source logged behind that position"
-        " is not known"
+        " beyond the replica, or the source's binary log began anew about then; or, of a channel by"
+        " position, no row of the source comes after it; or the receiver is connected: a purge"
+        " spares the files that are still to be sent, not what is under way. It holds where a"
+        " channel by position filters, or what the source logged behind that position is not known"
     ),
     sources=("WL#9211, note to F-2", "Flink CDC issue 1944", "MySQL manual: gtid_purged"),
     remedy=(
@@ -565,7 +571,14 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
             return Undecided(SOURCE_LOG_ENDED)
         if row.is_connected:
             return Undecided(FILE_UNDER_WAY)
-        return against.report_at((_file_purged(row, source, before),))
+        # A purge stops at a file that is in use: the list beside the next row shows up to where.
+        shown = next((s for s in source.states.since(ts) if (s.row_ts or 0) >= ts), None)
+        if shown is None:
+            lost = source.was_lost_before_answer(ts)
+            return Undecided(PURGED_TAKEN_BACK) if lost else Waiting(FILES_NOT_SHOWN)
+        if not _is_file_gone(row, source, shown):
+            return HOLDS
+        return against.report_at((_file_purged(row, source, shown),))
     if before is None or before.row_ts is None or before.purged is None:
         return _purged_by_next_row(source, row)
     missing = _needed(before.purged - row.has, row, source, before)

@@ -1310,6 +1310,31 @@ class TestPurgedNotNeeded:
         source.status()
         assert names(audit(source, replica)) == ["purged_not_needed"] * is_gone
 
+    @pytest.mark.parametrize(
+        ("later", "said"),
+        [("row", "file_purged"), ("list", ""), ("", "source_files_not_shown")],
+    )
+    def test_a_purge_may_have_stopped_at_a_file_in_use(self, later, said):
+        """As at one that another replica still reads: the next list of the source has it."""
+        source, replica = fleet_of_two(groups=0, auto_position=False)
+        file = source.file_name
+        source.log("", "", "")
+        source.rotate("")
+        source.fleet_event(FleetEventKind.PURGED, **source._place())
+        source.status()
+        at = {"read_source_log_file": file, "read_source_log_pos": end_of(1)}
+        replica.status("", replica.says(source, auto_position=False, **at))
+        source.time()
+        if later == "list":
+            place = source._place() | {"file_number": 1}
+            source.fleet_event(FleetEventKind.PURGED, **place)
+        if later:
+            source.status()
+        output = audit(source, replica)
+        assert names(output) == ["purged_not_needed"] * (said == "file_purged")
+        [check] = [one.check for one in output.checks if one.check.rule == "purged_not_needed"]
+        assert check.reason == said
+
     @pytest.mark.parametrize("auto_position", [True, False])
     @pytest.mark.parametrize("gtids", [True, False])
     def test_what_a_connected_receiver_has_not_written_yet_may_be_under_way(
