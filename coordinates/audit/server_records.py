@@ -29,6 +29,7 @@ from tallystick.coordinates.rules.executed_set import (
     recovered_gtids_complete,
 )
 from tallystick.coordinates.rules.gtid_persistence import UNDO_GTIDS_RECOVERED
+from tallystick.coordinates.rules.image_positions import coordinates_of
 from tallystick.coordinates.rules.info_repositories import (
     INFO_REPOSITORY_READ_BACK,
     stored_pair,
@@ -41,7 +42,11 @@ from tallystick.coordinates.rules.replication_info import (
     GROUP_FORGOTTEN,
     relay_info_coordinates_paired,
 )
-from tallystick.coordinates.rules.worker_positions import torn_worker, worker_positions_end_groups
+from tallystick.coordinates.rules.worker_positions import (
+    not_behind_checkpoint,
+    torn_worker,
+    worker_positions_end_groups,
+)
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet
@@ -61,6 +66,8 @@ _OF_A_STOP = (
 )
 """Rules that ask more of a start after a clean stop than of one after a crash."""
 LINEAGE_ACTIONS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"})
+
+_CHECKPOINT = "Checkpoint_relay_log_name", "Checkpoint_relay_log_pos"
 
 
 class ServerRecordReader(InstanceState):
@@ -378,13 +385,16 @@ class ServerRecordReader(InstanceState):
         if at is None or source is None or relay is None:
             return
         group = written_group(relay, at, source)
-        answer = judge_pair(group, at, source, GROUP_FORGOTTEN)
+        answer, rule = judge_pair(group, at, source, GROUP_FORGOTTEN), relay_info_coordinates_paired
+        if table == "slave_worker_info":
+            rule, row, number = worker_positions_end_groups, body["row"], body["row"].get("Id")
+            if isinstance(answer, Broken):
+                answer = torn_worker(number, at, source, answer.data["end"])
+            else:
+                checkpoint = coordinates_of(row, *_CHECKPOINT)
+                answer = not_behind_checkpoint(number, at, checkpoint) or answer
         if not isinstance(answer, Broken):
             return
-        rule = relay_info_coordinates_paired
-        if table == "slave_worker_info":
-            rule = worker_positions_end_groups
-            answer = torn_worker(body["row"].get("Id"), at, source, answer.data["end"])
         self.reporter.broken(rule, answer, at=f"write of {at}", channel=name)
 
     def _master_info_written(self, body: dict[str, Any]) -> None:

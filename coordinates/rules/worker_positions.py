@@ -172,8 +172,9 @@ def _judge(w: WorkerPosition, e: WorkersEvidence) -> RowAnswer:
         return Broken("of_another_log", witness=w.relay, log=w.other_log, **values)
     if not w.is_fresh:
         return HOLDS
-    if w.checkpoint is not None and same_family(w.checkpoint, w.relay) and w.checkpoint >= w.relay:
-        return Broken("before_checkpoint", witness=w.relay, checkpoint=w.checkpoint, **values)
+    behind = not_behind_checkpoint(w.number, w.relay, w.checkpoint)
+    if behind is not None:
+        return behind
     if w.relay_end is not None:
         return Broken("beyond_relay", witness=w.relay, end=w.relay_end, **values)
     if w.ends_no_group:
@@ -197,6 +198,17 @@ def _judge_read(
     if source.position >= WRAP:
         return Undecided(POSITION_WRAPPED)
     return Broken("beyond_read", witness=source, source=source, read=e.read, **values)
+
+
+def not_behind_checkpoint(
+    number: int, relay: LogCoordinates, checkpoint: LogCoordinates | None
+) -> Broken | None:
+    """A worker pairs a group with a checkpoint of the coordinator that had passed it already."""
+    if checkpoint is None or not same_family(checkpoint, relay) or checkpoint < relay:
+        return None
+    return Broken(
+        "before_checkpoint", witness=relay, number=number, relay=relay, checkpoint=checkpoint
+    )
 
 
 def torn_worker(

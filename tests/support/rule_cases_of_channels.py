@@ -591,6 +591,17 @@ def worker_positions_end_groups__read(breaks: bool) -> Journal:
 
 
 @case()
+def worker_positions_end_groups__written_checkpoint(breaks: bool) -> Journal:
+    """The coordinator's, which had not passed the group when its worker wrote the row."""
+    journal, relay, _ = replica()
+    stored = worker_row(relay)
+    stored["Checkpoint_relay_log_pos"] += 300 - (not breaks)
+    write = {"table": "slave_worker_info", "reason": "xid", "row": stored}
+    journal.record("info_write", channel="", **write)
+    return journal
+
+
+@case()
 def worker_positions_end_groups__written(breaks: bool) -> Journal:
     """As a worker writes it with its group."""
     journal, relay, _ = replica()
