@@ -29,7 +29,9 @@ BESIDE_THE_ROW = (
 
 def damaged(kind: str, journals: Journals, rng: Random) -> list[Block]:
     """The blocks of all journals in an order in which they may arrive, damaged."""
-    size = rng.choice((16, 48, 128))
+    longest = max(map(len, journals.values()))
+    # One of a journal's blocks can be lost that is neither its first nor its last.
+    size = rng.choice([size for size in (16, 48, 128) if longest > 2 * size])
     cut = {name: cut_into_blocks(journal, size) for name, journal in journals.items()}
     KINDS[kind](cut, journals, rng)
     blocks = []
