@@ -47,7 +47,7 @@ help:
 	@echo "              the same checks in other stream processors, which are installed for it"
 	@echo "make chaos [MINUTES=number] [SEED=number] [LAB=yes]"
 	@echo "              real processes killed and stopped, for an hour; nothing may change by it"
-	@echo "make mutate [SAMPLE=number] [SEED=number] [MINUTES=number] [ONLY=path]"
+	@echo "make mutate [SAMPLE=number] [SEED=number] [MINUTES=number] [ONLY=path] [NEAR=yes]"
 	@echo "              changes of the code that no test notices; for a night"
 	@echo "make setup    what the others do first: .venv, locked packages, verified jars"
 	@echo "make lint types lock clean"
@@ -140,7 +140,8 @@ chaos: preflight
 mutate: $(STAMP)
 	@$(PY) -m tests.mutations \
 		$(if $(SAMPLE),--sample '$(SAMPLE)') $(if $(SEED),--seed '$(SEED)') \
-		$(if $(MINUTES),--minutes '$(MINUTES)') $(if $(ONLY),--only '$(ONLY)')
+		$(if $(MINUTES),--minutes '$(MINUTES)') $(if $(ONLY),--only '$(ONLY)') \
+		$(if $(NEAR),--near)
 
 lint: $(STAMP)
 	$(PY) -m ruff check .

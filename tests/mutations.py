@@ -1,8 +1,8 @@
 """`make mutate`: changes the code at random lines and prints the changes that no test notices.
 
 A mutation run of tests, not a test. cosmic-ray finds the lines and makes the changes, in a copy
-of the repository; a sample of them is drawn, and each runs the tests that are near the changed
-file; what these do not notice runs the wide ones. A session is a database under
+of the repository; a sample of them is drawn. Each runs the tests that import the changed file,
+then those of its folder, then all, until one notices it. A session is a database under
 ``.tallystick/mutations``; interrupted, the same command resumes it, as long as the code that is
 mutated is the same.
 
@@ -20,77 +20,27 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from functools import cache
 from itertools import accumulate
 from pathlib import Path
 from random import Random
 from uuid import uuid4
 from zlib import crc32
 
+import pytest
 from cosmic_ray.ast import ast_nodes, get_ast_from_path
 from cosmic_ray.mutating import mutate_and_test
 from cosmic_ray.plugins import get_operator, operator_names
-from cosmic_ray.testing import run_tests
 from cosmic_ray.work_db import WorkDB, use_db
-from cosmic_ray.work_item import MutationSpec, TestOutcome, WorkItem
+from cosmic_ray.work_item import MutationSpec, WorkItem
+
+from tests.test_imports import OURS, imported_names, modules_of
 
 ROOT = Path(__file__).parents[1]
 SESSIONS = ROOT / ".tallystick/mutations"
-TIMEOUT_S = 7200.0
-"""For tests that run without a mutation; with one they get three times what they took then."""
-
-_RECORDED = "tests/test_recorded.py"
-_RULES = (
-    f"{_RECORDED} tests/coordinates/test_judging_rules.py"
-    " tests/coordinates/test_judging_undecided.py"
-    " tests/coordinates/test_fleet_rules.py tests/coordinates/test_recovery_rules.py"
-    " tests/coordinates/test_row_checks.py tests/coordinates/test_limits.py"
-    " tests/coordinates/test_rules_on_cuts.py tests/coordinates/test_registry.py"
-)
-_SIMULATOR = (
-    f"{_RECORDED} tests/producers/test_simulator_logs.py"
-    " tests/producers/test_simulator_mechanisms.py tests/producers/test_simulator_arithmetic.py"
-    " tests/producers/test_simulator.py tests/producers/test_simulator_collection.py"
-)
-TESTS = {
-    "coordinates": "tests/coordinates/test_state_codec.py tests/coordinates/test_explanation.py"
-    f" {_RULES}",
-    "coordinates/values": f"{_RECORDED} tests/coordinates -k 'gtid or growing or innodb or binlog"
-    " or scenario'",
-    "coordinates/events": f"{_RECORDED} tests/coordinates -k 'json or codec or log_status or"
-    " binlog or scenario'",
-    "coordinates/logs": f"{_RULES} tests/coordinates/test_audit_legal.py"
-    " tests/coordinates/test_audit_transport.py tests/coordinates/test_redo_log.py"
-    " tests/coordinates/test_log_readers.py tests/coordinates/test_event_window.py"
-    " tests/coordinates/test_free_gnos.py",
-    "coordinates/rules": f"{_RULES} tests/coordinates/test_audit_legal.py",
-    "coordinates/audit": f"{_RULES} tests/coordinates/test_audit_legal.py"
-    " tests/coordinates/test_audit_transport.py tests/coordinates/test_fleet_order.py"
-    " tests/coordinates/test_collection_checks.py tests/coordinates/test_forgotten_origins.py"
-    " tests/coordinates/test_packed_events.py tests/coordinates/test_wrong_clocks.py"
-    " tests/coordinates/test_lagging_replicas.py tests/coordinates/test_incidents.py",
-    "expectations": "tests/expectations",
-    "expectations/metrics": "tests/expectations",
-    "producers/simulator/backup": f"{_RECORDED} tests/producers -k 'backup or online or"
-    " point_in_time or scenario' --ignore tests/producers/test_faults.py",
-    "producers/simulator/clone": f"{_RECORDED} tests/producers/test_clone.py",
-    "producers/simulator/innodb": "tests/producers/test_gtid_persistence.py"
-    f" tests/producers/test_clone.py tests/producers/test_backup_locks.py {_SIMULATOR}",
-    "producers/simulator/log_status": _SIMULATOR,
-    "producers/simulator/replication_info": f"{_RECORDED} tests/producers/test_replication_info.py",
-    "producers/simulator/server": f"{_SIMULATOR} tests/producers/test_replication_info.py"
-    " tests/producers/test_backup_locks.py tests/producers/test_gtid_persistence.py"
-    " tests/producers/test_clone.py",
-    "producers/simulator/kernel": f"{_SIMULATOR} tests/producers/test_kernel.py",
-    "streaming": "tests/streaming",
-}
-"""Mutated folders, and the tests nearest to each. Faults, negatives and scenarios are themselves
-material of tests: they are not mutated."""
-
-WIDE = (
-    f"{_RECORDED} tests/coordinates tests/real_journals tests/producers tests/expectations"
-    " tests/streaming"
-)
-"""What a mutation must survive too before it counts as a survivor."""
+MATERIAL = {f"producers/simulator/{name}" for name in ("faults", "negatives", "scenarios")}
+"""Folders that are not mutated: they are themselves material of tests."""
+_TESTS = Path("tests")
 
 
 def main() -> int:
@@ -99,14 +49,17 @@ def main() -> int:
     tree = SESSIONS / "tree"
     _copy(tree)
     os.chdir(tree)
+    # For processes that tests start; and no file of bytecode hides a change within a second.
+    os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     files = _files(args.only)
     code = crc32(b"".join(path.read_bytes() for path in files))
-    name = f"{args.only.replace('/', '-') or 'all'}-{args.sample}-{args.seed}-{code:08x}"
+    drawn = f"{args.only.replace('/', '-') or 'all'}-{args.sample}-{args.seed}"
+    name = f"{drawn}-{'near-' * args.near}{code:08x}"
     with use_db(SESSIONS / f"{name}.sqlite") as work:
         if not work.num_work_items:
             work.add_work_items(_sample(files, args.sample, args.seed))
         try:
-            _run(work, time.monotonic() + 60 * args.minutes)
+            _run(work, time.monotonic() + 60 * args.minutes, only_near=args.near)
         except KeyboardInterrupt:
             _stop_tests()
         return _report(work)
@@ -118,6 +71,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="which ones")
     parser.add_argument("--minutes", type=float, default=480, help="stop after so long")
     parser.add_argument("--only", default="", help="only files whose path begins with this")
+    parser.add_argument(
+        "--near", action="store_true", help="only tests that import the file or are of its folder"
+    )
     return parser.parse_args()
 
 
@@ -136,8 +92,9 @@ def _copy(tree: Path) -> None:
 
 
 def _files(only: str) -> list[Path]:
+    files = (path.relative_to(ROOT) for path in modules_of(OURS).values())
     return sorted(
-        path for folder in TESTS for path in Path(folder).glob("*.py") if str(path).startswith(only)
+        path for path in files if str(path).startswith(only) and str(path.parent) not in MATERIAL
     )
 
 
@@ -164,39 +121,73 @@ def _mutations(path: Path) -> list[MutationSpec]:
         found += [
             MutationSpec(path, name, occurrence, start, end)
             for occurrence, (start, end) in enumerate(positions)
-            if _may_be_noticed(name, lines[start[0] - 1])
+            if _may_be_noticed(name, lines[start[0] - 1], start[1])
         ]
     return found
 
 
-def _may_be_noticed(operator: str, line: str) -> bool:
-    """Annotations and their imports are never evaluated; a signature's `*` is no product."""
+def _may_be_noticed(operator: str, line: str, column: int) -> bool:
+    """Annotations and their imports are never evaluated; the `*` of a list is no product."""
     if "TYPE_CHECKING" in line or ("BitOr_" in operator and "| None" in line):
         return False
-    return not ("_Mul_" in operator and " *, " in line)
+    before, after = line[:column], line[column:].lstrip("*")
+    is_prefix = before[-1:] in ("", *" ([{") and not after.startswith(" ")
+    return not (is_prefix and ("_Mul_" in operator or "_Pow_" in operator))
 
 
-def _run(work: WorkDB, until: float) -> None:
-    timeouts: dict[str, float] = {}
+def _run(work: WorkDB, until: float, *, only_near: bool) -> None:
+    limits: dict[str, float | None] = {}
     for item in work.pending_work_items:
         if time.monotonic() > until:
             return
         (mutation,) = item.mutations
-        for tests in (TESTS[str(mutation.module_path.parent)], WIDE):
+        rings = [_importing(mutation.module_path), _of_folder(mutation.module_path), str(_TESTS)]
+        for tests in filter(None, rings[:2] if only_near else rings):
             options = "-q -x -p no:cacheprovider -m 'not spark and not broker and not mysqld'"
             command = f"{shlex.quote(sys.executable)} -m pytest {options} {tests}"
-            if command not in timeouts:
-                begun = time.monotonic()
-                outcome, output = run_tests(command, TIMEOUT_S)
-                if outcome is not TestOutcome.SURVIVED:
-                    sys.exit(f"{output}\nThese tests fail without any mutation: {tests}")
-                timeouts[command] = 3 * (time.monotonic() - begun) + 60
-            result = mutate_and_test(item.mutations, command, timeouts[command])
+            if command not in limits:
+                limits[command] = _limit(command)
+            if (limit := limits[command]) is None:
+                continue
+            result = mutate_and_test(item.mutations, command, limit)
             if result.is_killed:
                 break
         work.set_result(item.job_id, result)
         row, _ = mutation.start_pos
         print(f"{result.test_outcome.value:9} {mutation.module_path}:{row}", flush=True)  # noqa: T201
+
+
+def _importing(path: Path) -> str:
+    """The tests that import a file."""
+    inside = path.with_suffix("").parts
+    outside = () if inside[0] == "tallystick" else ("tallystick",)
+    module = ".".join((*outside, *inside)).removesuffix(".__init__")
+    return " ".join(
+        str(test)
+        for test in sorted(_TESTS.rglob("test_*.py"))
+        if any(f"{name}.".startswith(f"{module}.") for name in _imported(test))
+    )
+
+
+def _of_folder(path: Path) -> str:
+    """The tests of a file's folder, or of the nearest above it that has some."""
+    return str(next(tests for above in path.parents if (tests := _TESTS / above).is_dir()))
+
+
+@cache
+def _imported(test: Path) -> set[str]:
+    return {name for _, name in imported_names(test.read_text("utf-8"))}
+
+
+def _limit(command: str) -> float | None:
+    """Three times what tests take without a mutation, None if none of them runs without servers."""
+    begun = time.monotonic()
+    done = subprocess.run(shlex.split(command), capture_output=True, check=False, text=True)
+    if done.returncode == pytest.ExitCode.NO_TESTS_COLLECTED:
+        return None
+    if done.returncode:
+        sys.exit(f"{done.stdout}\nThese tests fail without any mutation: {command}")
+    return 3 * (time.monotonic() - begun) + 60
 
 
 def _stop_tests() -> None:
