@@ -77,12 +77,26 @@ def store(journal: Journal, relay: RelayLog) -> None:
 
 @case()
 def applied_within_flushed(breaks: bool) -> Journal:
+    return _ahead_of_flushed(breaks)
+
+
+@case()
+def applied_within_flushed__next_file_read(breaks: bool) -> Journal:
+    return _ahead_of_flushed(breaks, goes_on=True)
+
+
+def _ahead_of_flushed(breaks: bool, *, goes_on: bool = False) -> Journal:
+    """Of a row; the relay log may have gone on in its next file before the answer was whole."""
     journal, relay, more = replica()
     flushed = relay.coordinates
     events = relay.copy(more[0])
+    if goes_on:
+        relay.rotate()
+        relay.copy(more[1])
     relay.flushed = flushed
     end = events[1 if breaks else 0]
-    journal.row(replica_status=journal.replica_status(Relay_Log_Pos=end["start"] + end["length"]))
+    applied = {"Relay_Log_File": end["file"], "Relay_Log_Pos": end["start"] + end["length"]}
+    journal.row(replica_status=journal.replica_status(**applied))
     return journal
 
 
