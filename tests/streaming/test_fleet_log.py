@@ -105,6 +105,16 @@ def test_clusters_do_not_see_each_other():
     assert together == alone
 
 
+def test_a_cluster_that_shows_nothing_is_not_written():
+    """A step of which it takes nothing adds no entry, whatever other clusters take."""
+    log, store = FleetLog(wait_us=WAIT_US), MemoryFleetStore()
+    first, second = steps_of(4)[:2]
+    log.step({"east": first, "west": first}, NOW, store)
+    before = len(store.entries)
+    log.step({"east": second}, NOW, store)
+    assert ['["east"]'] == [entry.names for entry in store.entries[before:]]
+
+
 def test_what_is_written_follows_what_is_taken(monkeypatch):
     """Not the size of the state: it is written once as much was taken again."""
     steps = [step for seed in range(2, 8) for step in steps_of(seed)]
