@@ -1,4 +1,4 @@
-"""What came from outside can do nothing to a terminal."""
+"""Long lines on a terminal; and what came from outside can do nothing to it."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+
+from tallystick import terminal
 
 HOSTILE = {
     "colour and cursor": "\x1b[31m\x1b[2J",
@@ -70,3 +72,20 @@ def test_a_hostile_file_name_does_nothing_to_the_terminal(tallystick):
     ran = tallystick("replay", "no\x1b[31msuch")
     assert 2 == ran.code
     assert is_harmless(ran.err)
+
+
+def test_a_long_line_goes_on_below_indented_deeper(capsys, monkeypatch):
+    """On a terminal; a command that is copied from it stays whole, and so does all in a file."""
+    sentence = f"    {'word ' * 14}end"
+    command = terminal.Command(f"tallystick {'--flag ' * 9}")
+    terminal.show(sentence, command)
+    assert [sentence, command] == capsys.readouterr().out.splitlines()
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal.show(sentence, command)
+    first, *below, last = capsys.readouterr().out.splitlines()
+    assert [4, 6] == [len(each) - len(each.lstrip()) for each in (first, below[0])]
+    assert {6} == {len(each) - len(each.lstrip()) for each in below}
+    assert all(len(each) <= 40 for each in (first, *below))
+    assert sentence.split() == " ".join((first, *below)).split()
+    assert command == last
