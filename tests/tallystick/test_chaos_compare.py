@@ -102,3 +102,12 @@ def test_a_seed_draws_the_same_again_and_every_act_comes(is_lab):
     assert count == len(drawn)
     assert plan.begins_epochs is not is_lab
     assert set(CANARIES) <= set(FAULTS)
+
+
+def test_messages_are_damaged_in_half_of_the_rounds():
+    """And what must be found then is a breach that goes on, whatever was damaged before."""
+    plans = [draw(seed, 1) for seed in range(200)]
+    damaged = [plan for plan in plans if plan.damage]
+    assert 70 < len(damaged) < 130
+    assert {CANARIES[0]} == {plan.canary for plan in damaged}
+    assert set(CANARIES) == {plan.canary for plan in plans if not plan.damage}
