@@ -479,11 +479,12 @@ class GtidPersistence:
 
     def _judge_found(self, text: str, ts: int, gone: GtidSet) -> None:
         try:
-            found = GtidSet.parse(text) | gone
+            found = GtidSet.parse(text)
         except GtidSetParseError:
             return
-        missing = GtidSet.parse(",".join(gtid for gtid in self._pending if gtid not in found))
-        missing |= self._persisted.all - found
+        known = found | gone
+        missing = GtidSet.parse(",".join(gtid for gtid in self._pending if gtid not in known))
+        missing |= self._persisted.all - known
         if missing:
             self._persisted.remove(missing)
             broken = Broken(

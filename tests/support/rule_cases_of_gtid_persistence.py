@@ -69,6 +69,23 @@ def undo_gtids_recovered__written(breaks: bool) -> Journal:
 
 
 @case()
+def undo_gtids_recovered__cut_log(breaks: bool) -> Journal:
+    """With the end of the binary log a crash takes back what was committed there, and no more."""
+    journal = persisted()
+    journal.record(PERSISTER, step="commit", trx_no=3, gtid=f"{UUID_A}:3")
+    kept = journal.binlog.end
+    journal.groups(1)
+    journal.record(PERSISTER, step="commit", trx_no=4, gtid=f"{UUID_A}:4")
+    journal.start(
+        crashed=True,
+        recovered={"file": "binlog.000001", "position": kept},
+        gtid_executed_table=f"{UUID_A}:1-2",
+        undo_gtids="" if breaks else f"{UUID_A}:3",
+    )
+    return journal
+
+
+@case()
 def purge_waits_for_gtid_persist__collected(breaks: bool) -> Journal:
     """Whatever is below the number that a write collected had been committed before."""
     journal = persisted()
