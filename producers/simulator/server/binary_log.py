@@ -112,6 +112,8 @@ class BinaryLog:
     """The binary log of one instance: its retained files and the set of each."""
 
     base_name: str
+    max_size: int
+    """``max_binlog_size``: a file that is longer than this is rotated."""
     files: list[BinlogFile] = field(default_factory=list)
     lineage: int = 0
     """How many times RESET, clone or restore began the log anew."""
@@ -119,8 +121,6 @@ class BinaryLog:
     """Every file with its lineage, purged or not, kept elsewhere; None: nobody does that."""
     is_open: bool = True
     """Mirror of ``variables["log_bin"]`` for the hot path."""
-    max_size: int = 1 << 30
-    """``max_binlog_size``: a file that is longer than this is rotated."""
     rotation_is_due: bool = False
     """A group crossed ``max_size``."""
     files_are_held: bool = False

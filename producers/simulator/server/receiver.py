@@ -340,10 +340,9 @@ def write_first_event(channel: Channel) -> QueuedGroup | None:
     """
     receiver = channel[Receiver]
     file = channel.source[BinaryLog].file_of_number(receiver.cursor_file)
-    entries = [] if file is None else file.entries[receiver.cursor_entry :][:1]
     if file is None or not receiver.is_connected or channel.partial_group is not None:
         return None
-    for entry in entries:
+    for entry in file.entries[receiver.cursor_entry :][:1]:
         if isinstance(entry, LoggedGroup) and not _is_excluded(channel, entry):
             queued = _queue(channel, file, entry)
             _leave_unflushed(channel, _append(channel, queued, 1))
