@@ -94,7 +94,7 @@ def test_the_failure_of_a_backup_without_a_session_may_end_any_lock(other: int |
 
 
 @pytest.mark.parametrize("locked_by", [7, None])
-@pytest.mark.parametrize("then", ["nothing", "unlock", "lock", "start"])
+@pytest.mark.parametrize("then", ["nothing", "unlock of another", "unlock", "lock", "start"])
 def test_a_lock_in_doubt_leaves_a_validity_point_undecided(
     locked_by: int | None, then: str
 ) -> None:
@@ -106,6 +106,8 @@ def test_a_lock_in_doubt_leaves_a_validity_point_undecided(
     journal.record(**_backup("end", "monday", error="Lost connection"))
     if then in ("lock", "unlock"):
         journal.record(**_instance_lock(then, locked_by))
+    elif then == "unlock of another":
+        journal.record(**_instance_lock("unlock", locked_by) | {"lock": "tables"})
     elif then == "start":
         journal.record("stop")
         journal.start()
@@ -119,7 +121,7 @@ def test_a_lock_in_doubt_leaves_a_validity_point_undecided(
     is_free = then in ("unlock", "start")
     assert result.broken == ["metadata_lock_steps_complete"] * is_free
     reasons = {one.reason for one in result.observations}
-    assert ("instance_lock_in_doubt" in reasons) == (then == "nothing")
+    assert ("instance_lock_in_doubt" in reasons) == (then in ("nothing", "unlock of another"))
 
 
 def test_another_lock_of_a_failed_backup_is_no_instance_lock() -> None:

@@ -589,6 +589,23 @@ def test_what_is_never_executed_is_found_however_often_rows_come(seconds: float)
     assert [broken.count(rule) for _, broken in found] == [int(is_due) for is_due, _ in found]
 
 
+def test_what_is_executed_at_the_next_row_was_under_way():
+    """However much later that row comes."""
+    journal = source(5)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3"
+    journal.wait(20).row()
+    result = audit(journal)
+    assert ([], ["CONSISTENT"] * 2) == (result.broken, result.verdicts)
+    assert "logged_eventually_executed" not in result.undecided()
+
+
+def test_without_gtid_purged_what_is_all_logged_is_known_to_be():
+    """Only what is in no file may be purged."""
+    journal = source()
+    del journal.row()["gtid_purged"]
+    assert "executed_within_logged" not in audit(journal).undecided()
+
+
 def test_a_finding_of_a_row_says_both_halves_and_where():
     """Two accounts, where each stands, and the one GTID to look for."""
     journal = source()

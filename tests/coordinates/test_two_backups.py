@@ -60,6 +60,20 @@ def test_an_image_is_compared_with_its_validity_point(is_alone: bool, is_late: b
         assert result.verdicts == ["CONSISTENT"]
 
 
+def test_the_second_backups_image_may_be_of_the_firsts_validity_point() -> None:
+    """Which of the two closed the zone is not known, for neither of them."""
+    journal = Journal().begin().groups(2)
+    for backup_id in ("monday", "tuesday"):
+        journal.record(**_backup("begin", backup_id, tables=["shop.a"]))
+    _zone(journal, "close", "wait", "validity_point", "open")
+    journal.groups(1)
+    journal.record(**_image(journal, "tuesday"))
+    journal.row()
+    result = audit(journal)
+    assert result.broken == []
+    assert ("backup_image_names_one_state", "backups_overlap") in _reasons(result)
+
+
 @pytest.mark.parametrize("closed", ["before", "after"])
 def test_an_end_asks_for_the_zone_that_it_closed(closed: str) -> None:
     """What is closed since another backup goes on may be that one's, and is named as held."""
@@ -102,6 +116,22 @@ def test_engines_of_two_backups(locked: list[str]) -> None:
     assert result.broken == []
     is_named = ("engine_lock_steps_complete", "backups_overlap") in _reasons(result)
     assert is_named == (len(locked) == 1)
+
+
+def test_what_was_mixed_stays_so_when_the_second_backup_has_ended() -> None:
+    """The engine that is not locked may have been prelocked for it."""
+    journal = Journal().begin().groups(2)
+    journal.record(**_backup("begin", "monday"))
+    journal.record("engine_lock", step="prelock", engine="InnoDB")
+    journal.record(**_backup("begin", "tuesday"))
+    journal.record("engine_lock", step="prelock", engine="MyISAM")
+    journal.record(**_backup("end", "tuesday", error="killed"))
+    for step in ("begin", "lock", "done", "unlock_all"):
+        named = {"engine": "InnoDB"} if step == "lock" else {}
+        journal.record("engine_lock", step=step, **named)
+    result = audit(journal)
+    assert result.broken == []
+    assert ("engine_lock_steps_complete", "backups_overlap") in _reasons(result)
 
 
 @pytest.mark.parametrize("tables_locked", [True, False])

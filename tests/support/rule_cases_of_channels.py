@@ -330,6 +330,17 @@ def info_repository_read_back(breaks: bool) -> Journal:
 
 
 @case()
+def info_repository_read_back__reset(breaks: bool) -> Journal:
+    """RESET REPLICA empties those of its channel, and no other's."""
+    journal, relay, _ = replica()
+    _write(journal, _stored(relay))
+    journal.record("channel", channel="other" if breaks else "", action="reset")
+    journal.record("stop", clean=True)
+    journal.start(repositories=_started_with(_stored(relay, 300)))
+    return journal
+
+
+@case()
 def info_repository_read_back__durable(breaks: bool) -> Journal:
     """A crash may take writes back, but none that was durable."""
     journal, relay, _ = replica()

@@ -229,6 +229,17 @@ def failed_clone_not_resumed(breaks: bool) -> Journal:
 
 
 @case()
+def failed_clone_not_resumed__stopped(breaks: bool) -> Journal:
+    """A channel may be stopped and removed, but not started."""
+    journal = source()
+    _recipient_copies(journal, destination="LOCAL INSTANCE")
+    journal.record("clone", step="end", role="recipient", error=3862)
+    for action in ("stop_applier", "start_applier" if breaks else "reset_all"):
+        journal.record("channel", channel="", action=action)
+    return journal
+
+
+@case()
 def failed_clone_not_resumed__refused(breaks: bool) -> Journal:
     journal = source()
     who = {"role": "recipient", "peer": "b"}

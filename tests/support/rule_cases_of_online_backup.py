@@ -316,8 +316,9 @@ def engine_lock_steps_complete__after_a_time_out(breaks: bool) -> Journal:
 @case()
 def engine_lock_steps_complete__done_after_a_time_out(breaks: bool) -> Journal:
     last = "engine timeout binlog" if breaks else "engine lock binlog"
-    steps = ("engine prelock myisam", "engine begin", "engine lock myisam", last, "engine done")
-    return backup(*steps, "engine unlock_all")
+    prelocks = ("engine prelock myisam", "engine prelock binlog")
+    steps = ("engine begin", "engine lock myisam", last, "engine done", "engine unlock_all")
+    return backup(*prelocks, *steps)
 
 
 @case()

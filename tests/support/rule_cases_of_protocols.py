@@ -69,6 +69,15 @@ def collection_lock_order__first(breaks: bool) -> Journal:
 
 
 @case()
+def collection_lock_order__while_plugins_are_listed(breaks: bool) -> Journal:
+    """A lock that comes before theirs is out of order, but does not show that theirs is kept."""
+    channels, plugins = "+channel_map", "+LOCK_plugin"
+    taken = f"{plugins} {channels}" if breaks else f"{channels} {plugins}"
+    locks = LOCKS.replace(f"{channels} {plugins}", taken)
+    return collecting(f"{locks} {COLLECTS} {UNLOCKS}")
+
+
+@case()
 def collection_lock_order__two(breaks: bool) -> Journal:
     journal = source()
     first, second = ({"collection_id": f"c{n}", "session": n} for n in (1, 2))
@@ -397,6 +406,27 @@ def gtid_persister_steps_complete__recovery(breaks: bool) -> Journal:
 
 
 @case()
+def gtid_persister_steps_complete__recovery_told_by_the_start(breaks: bool) -> Journal:
+    """A start that names what it found in undo headers needs no step of its own."""
+    journal = source()
+    journal.record("gtid_persister", step="write", gtids="")
+    undo = {} if breaks else {"undo_gtids": ""}
+    journal.start(crashed=False, gtid_executed_table="", **undo)
+    journal.record("gtid_persister", step="commit", trx_no=10, gtid=f"{UUID_A}:4")
+    return journal
+
+
+@case()
+def gtid_persister_steps_complete__same_number(breaks: bool) -> Journal:
+    """A write that collected no greater number leaves the page as it is."""
+    journal = source()
+    journal.record("gtid_persister", step="number", trx_num_gtid=10)
+    for _ in range(2):
+        journal.record("gtid_persister", step="write", gtids="", oldest_trx_no=10 + breaks)
+    return journal
+
+
+@case()
 def undo_purge_steps_complete(breaks: bool) -> Journal:
     journal = source()
     journal.record("gtid_persister", step="number", trx_num_gtid=11)
@@ -433,6 +463,15 @@ def gtid_table_within_executed(breaks: bool) -> Journal:
         gtid_owned="",
         prepared_xa="" if breaks else f"{UUID_A}:4",
     )
+    return journal
+
+
+@case()
+def gtid_table_within_executed__owned(breaks: bool) -> Journal:
+    """Its row is committed before the session gives the GTID up."""
+    journal = source()
+    owned = "" if breaks else f"{UUID_A}:4#17"
+    journal.row(gtid_executed_table=f"{UUID_A}:1-4", gtid_owned=owned, prepared_xa="")
     return journal
 
 
