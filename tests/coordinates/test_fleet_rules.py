@@ -195,6 +195,7 @@ class TestReceivedWithinSourceLogged:
         """Its replicas may be about to be reset as well; those that are not are ahead of it."""
         source, replica = fleet_of_two()
         received_all(source, replica)
+        source.clock.advance(60_000_000)
         source.reset()
         source.status("")
         source.clock.advance(elapsed_us)

@@ -606,6 +606,16 @@ def test_without_gtid_purged_what_is_all_logged_is_known_to_be():
     assert "executed_within_logged" not in audit(journal).undecided()
 
 
+def test_what_set_gtid_purged_added_needs_no_reading_of_gtid_purged():
+    """It is in no file, and has not come from nowhere."""
+    journal = source()
+    journal.row()
+    journal.record("gtid_purged", added=f"{UUID_C}:1")
+    journal.executed.add(f"{UUID_C}:1")
+    del journal.row()["gtid_purged"]
+    assert [] == audit(journal).broken
+
+
 def test_a_finding_of_a_row_says_both_halves_and_where():
     """Two accounts, where each stands, and the one GTID to look for."""
     journal = source()

@@ -333,6 +333,16 @@ def test_a_missed_group_is_found_whatever_the_stop_point() -> None:
     assert names(output) == [STOP, REPLAY]
 
 
+def test_a_group_without_a_gtid_is_none_of_those_to_end_with() -> None:
+    """It is replayed like the others, and what comes after the last of these is too much."""
+    recovery = Recovery()
+    recovery.source.log("", f"{A}:7")
+    replayed = [*gtids(3, 4, 5, 6), "", *gtids(7)]
+    end = {"end": end_of(8), "executed": f"{A}:1-7", "tables": []}
+    assert names(recovery.run(*replayed, stop_gtid=f"{A}:7", **end)) == []
+    assert names(recovery.run(*replayed, stop_gtid=f"{A}:6", **end)) == [STOP]
+
+
 def in_steps(
     *steps: tuple[int, int | None, list[str]], is_anonymous: bool = False, **replay: Any
 ) -> Any:

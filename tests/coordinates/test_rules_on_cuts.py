@@ -13,6 +13,7 @@ from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tests.coordinates.test_judging_rules import ELSEWHERE
+from tests.support.journals import UUID_A
 from tests.support.rule_cases import all_cases, audited
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ OF_TEXTS = {"gtid_text_wellformed", "gtid_text_canonical", "log_status_row_compl
 NOT_IN_THE_TABLE = {
     "lsn_order__status_variables": "LSNs of the status variables",
     "retrieved_matches_relay__cut": "what the relay log held before a restart",
+    "retrieved_matches_relay__cut_and_received_again": "what the relay log held before a restart",
     "retrieved_matches_relay__lacks": "what the relay log held at the previous row",
 }
 on_cuts = pytest.mark.parametrize("rule", ON_CUTS, ids=lambda rule: rule.name)
@@ -151,3 +153,11 @@ def test_every_case_of_a_rule_of_one_instance_is_produced():
     on_evidence = {(rule.name, code) for rule, _, code in CASES_ON_EVIDENCE}
     between_instances = {("applied_relay_gtids_executed", "passed_in_source_log")}
     assert missing == on_evidence | between_instances
+
+
+@pytest.mark.parametrize(("logged", "is_off"), [("", True), (None, False), (f"{UUID_A}:1", False)])
+def test_a_row_without_a_file_is_of_a_server_without_a_log_if_none_was_seen(logged, is_off):
+    """Else the file's name is what is missing."""
+    columns = {"gtid_executed": f"{UUID_A}:1-3", "journal_gtid_set": logged}
+    answer = ask(RULES["executed_within_logged"], columns)
+    assert isinstance(answer, Holds) == is_off

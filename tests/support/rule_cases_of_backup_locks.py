@@ -64,6 +64,14 @@ def backup_locks_freeze_scope__tables_without_content(breaks: bool) -> Journal:
 
 
 @case()
+def backup_locks_freeze_scope__ddl_of_an_unnamed_engine(breaks: bool) -> Journal:
+    """Without the engine's name a change of rows may be one that passes the lock, DDL is none."""
+    journal = lock(source(), "tables")
+    journal.record("statement", type="ddl" if breaks else "dml")
+    return journal
+
+
+@case()
 def backup_locks_freeze_scope__logged_ddl(breaks: bool) -> Journal:
     journal = lock(source(), "tables")
     for form in ("rows", "empty", "payload", "xa_prepare", "xa_commit", "statement"):
@@ -123,6 +131,15 @@ def backup_locks_freeze_scope__received(breaks: bool) -> Journal:
 
 
 @case()
+def backup_locks_freeze_scope__received_under_the_table_lock(breaks: bool) -> Journal:
+    """Only the binlog lock keeps the receiver from reading on."""
+    journal, relay, waiting = replica()
+    lock(journal, "tables", *(["binlog"] if breaks else []))
+    relay.copy(waiting[0])
+    return journal
+
+
+@case()
 def backup_locks_freeze_scope__executed(breaks: bool) -> Journal:
     journal, _, _ = replica()
     lock(journal, "binlog")
@@ -164,6 +181,21 @@ def trx_sys_coords_fresh_under_lock__backup(breaks: bool) -> Journal:
     unlock(lock(journal, "tables"), "tables")
     at = before if breaks else journal.binlog.end
     return image(journal, coordinates_from="innodb_header", binlog_position=at)
+
+
+@case("backup_coordinates_match_data")
+def trx_sys_coords_fresh_under_lock__of_a_server_that_keeps_it_fresh(breaks: bool) -> Journal:
+    """Another server's header need not be: its coordinates are judged by the data alone."""
+    journal = source(have_backup_safe_binlog_info=True)
+    if not breaks:
+        journal.record("variables", variables={"have_backup_safe_binlog_info": False})
+    before, held = journal.binlog.end, str(journal.used)
+    journal.groups(1)
+    unlock(lock(journal, "tables"), "tables")
+    held = str(journal.used) if breaks else held
+    return image(
+        journal, coordinates_from="innodb_header", binlog_position=before, gtid_executed=held
+    )
 
 
 # Order and release

@@ -173,6 +173,26 @@ def retrieved_matches_relay__cut(breaks: bool) -> Journal:
 
 
 @case()
+def retrieved_matches_relay__cut_and_received_again(breaks: bool) -> Journal:
+    """What was taken from the relay log at a start may come once more."""
+    journal, relay, more = replica()
+    relay.copy(more[0])
+    journal.row(replica_status=status_before_end(journal, relay, 300))
+    journal.binlog.stop()
+    journal.record("stop")
+    journal.start()
+    journal.binlog.open(2)
+    relay.open(2, previous=f"{UUID_C}:1-3")
+    relay.connect(position=more[0][0]["start"])
+    if not breaks:
+        relay.copy(more[0])
+    status = status_before_end(journal, relay, 0 if breaks else 300)
+    status[0]["Retrieved_Gtid_Set"] = f"{UUID_C}:1-{3 if breaks else 4}"
+    journal.row(replica_status=status)
+    return journal
+
+
+@case()
 def master_info_not_ahead_of_relay(breaks: bool) -> Journal:
     journal, relay, _ = replica()
     stored = master_info(relay)
@@ -526,6 +546,18 @@ def info_write_steps_complete__one_of_two(breaks: bool) -> Journal:
             )
         _write_master(journal, "change_source")
     journal.row(requested_at=journal.ts + 1)
+    return journal
+
+
+@case()
+def info_write_steps_complete__row_asked_for_before(breaks: bool) -> Journal:
+    """The statement may go on while a row is read that was asked for before it."""
+    journal, _, _ = replica()
+    _write_master(journal, "change_source")
+    before = journal.ts
+    journal.record("channel", channel="", action="stop_receiver")
+    journal.row(requested_at=journal.ts + 1 if breaks else before)
+    _write_master(journal, "receiver_stop")
     return journal
 
 

@@ -193,6 +193,15 @@ def no_metadata_change_during_backup__of_two(breaks: bool) -> Journal:
 
 
 @case()
+def no_metadata_change_during_backup__of_rows(breaks: bool) -> Journal:
+    """The lock stops no change of rows."""
+    journal = source()
+    journal.record("backup_lock", step="lock", lock="instance", session=9)
+    journal.record("statement", engine="InnoDB", type="ddl" if breaks else "dml")
+    return journal
+
+
+@case()
 def zone_steps_complete(breaks: bool) -> Journal:
     wait = [] if breaks else ["wait"]
     steps = ("close", "wait", "open", "close", *wait, "validity_point", "open")
@@ -322,6 +331,16 @@ def engine_lock_steps_complete__done_after_a_time_out(breaks: bool) -> Journal:
 
 
 @case()
+def engine_lock_steps_complete__of_a_backup_before(breaks: bool) -> Journal:
+    """One that failed leaves no engine that the next one has to lock."""
+    journal = backup("begin", "engine prelock ndb")
+    journal.record("backup", step="end", backup_id="b1", error="killed")
+    more = backup(*BACKUP[:2], *(["engine prelock ndb"] if breaks else []), *BACKUP[2:])
+    journal.records += [{**one, "ts": one["ts"] + journal.ts} for one in more.records[1:]]
+    return journal
+
+
+@case()
 def engine_lock_steps_complete__another_round(breaks: bool) -> Journal:
     """The round is over also where nothing was locked in it."""
     again = [] if breaks else ["engine unlock_all", "sleep", "engine retry"]
@@ -349,6 +368,15 @@ def engine_lock_steps_complete__of_a_backup_that_failed(breaks: bool) -> Journal
 @case()
 def metadata_lock_steps_complete(breaks: bool) -> Journal:
     return backup(*(one for one in BACKUP if not (breaks and one.startswith("metadata"))))
+
+
+@case()
+def metadata_lock_steps_complete__begun_unseen(breaks: bool) -> Journal:
+    """What was taken before the journal began is not known, unless the backup began after that."""
+    journal = backup(*(one for one in BACKUP[2:-2] if one != "image"))
+    if not breaks:
+        del journal.records[0]
+    return journal
 
 
 @case()

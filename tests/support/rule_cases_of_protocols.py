@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_A, Journal
+from tests.support.journals import UUID_A, UUID_C, Journal, read_gtids
 from tests.support.rule_cases import case, innodb, source
 
 # Collection protocol
@@ -472,6 +472,17 @@ def gtid_table_within_executed__owned(breaks: bool) -> Journal:
     journal = source()
     owned = "" if breaks else f"{UUID_A}:4#17"
     journal.row(gtid_executed_table=f"{UUID_A}:1-4", gtid_owned=owned, prepared_xa="")
+    return journal
+
+
+@case()
+def gtid_table_within_executed__purged(breaks: bool) -> Journal:
+    """What is executed need not be in a file that is kept."""
+    journal = source()
+    journal.executed = read_gtids(f"{UUID_A}:1-3,{UUID_C}:1-4")
+    table = f"{UUID_A}:1-3,{UUID_C}:1-{5 if breaks else 4}"
+    purged = {"gtid_purged": f"{UUID_C}:1-4", "prepared_xa": ""}
+    journal.row(gtid_executed_table=table, gtid_owned="", **purged)
     return journal
 
 

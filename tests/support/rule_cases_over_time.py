@@ -131,6 +131,19 @@ def executed_growth_explained(breaks: bool) -> Journal:
     return journal
 
 
+@case("executed_within_logged")
+def executed_growth_explained__not_logged(breaks: bool) -> Journal:
+    """A channel that came and went unseen would have left the group in the binary log."""
+    journal, _, _ = replica()
+    journal.row(replica_status=journal.replica_status())
+    if breaks:
+        journal.executed.add(f"{UUID_A}:1")
+    else:
+        journal.binlog.group(f"{UUID_A}:1", server_id=1)
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
 @case()
 def channel_positions_monotone(breaks: bool) -> Journal:
     journal, _relay, _ = replica()
