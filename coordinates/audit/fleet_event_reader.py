@@ -219,8 +219,9 @@ class FleetEventReader:
         for sid, which in by_sid:
             timeline.grouped.add_gnos(sid, gno[which])
         recovery = member.replica.recovery
-        if len(local) and _min(local) < 0 and not (recovery and recovery.is_replaying):
-            timeline.log_anonymous(arrays["group_server_id"][column < 0].tolist())
+        is_replaying = recovery is not None and recovery.is_replaying
+        if not (timeline.writes_anonymous or is_replaying) and len(local) and _min(local) < 0:
+            timeline.log_anonymous(np.unique(arrays["group_server_id"][column < 0]).tolist())
         if recovery is not None:
             recovery.log(sids, local, gno)
             again = recovery.take_claimed(sids, local, gno)

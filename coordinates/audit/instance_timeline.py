@@ -163,9 +163,12 @@ class InstanceTimeline(SidTable):
         self.event_count += file.append(body["start"], event_ends, columns)
 
     def log_anonymous(self, server_ids: list[int]) -> None:
-        """Groups without GTIDs were logged, of servers of these ids, -1 not known."""
-        own = {-1, *self.server_ids}
-        self.writes_anonymous = self.writes_anonymous or not own.isdisjoint(server_ids)
+        """The first groups without GTIDs were logged that may be its own.
+
+        Args:
+            server_ids: Whose they are, -1 not known.
+        """
+        self.writes_anonymous = not {-1, *self.server_ids}.isdisjoint(server_ids)
 
     def _file(self, base_name: str, number: int) -> BinlogFile:
         self.base_name = base_name
