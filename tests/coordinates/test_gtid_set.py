@@ -336,6 +336,7 @@ LONG = [number for i in range(100) for number in (10 * i + 1, 10 * i + 5)]
         (struct.pack("<Q", 2 << 56), "byte 0: expected a known format"),
         (struct.pack("<Q", 1 << 56), "byte 0: expected a known format"),
         (tagged(entry(U, [1, 2], b"Tag")), "byte 25: expected a tag in lower case, found 'Tag'"),
+        (tagged(entry(U, [1, 2], b""), entry(U, [1, 2], b"Tag")), "byte 66: .* found 'Tag'"),
         (tagged(entry(U, [1, 2], b"9")), "byte 25: "),
         (tagged(entry(U, [1, 2], b"t g")), "byte 25: "),
         (tagged(entry(U, [1, 2], b"\xff")), "byte 25: "),

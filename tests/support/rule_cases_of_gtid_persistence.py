@@ -112,6 +112,16 @@ def gtid_persisted_after_commit__anchored(breaks: bool) -> Journal:
 
 
 @case()
+def gtid_persisted_after_commit__recovered(breaks: bool) -> Journal:
+    """After a start whose recovery was seen, the first write is judged."""
+    journal = crash(persisted(), gtid_executed_table=f"{UUID_A}:1-2", undo_gtids="")
+    journal.record(PERSISTER, step="recover", gtids="", trx_num_gtid=3)
+    journal.record(PERSISTER, step="commit", trx_no=3, gtid=f"{UUID_A}:3")
+    journal.record(PERSISTER, step="write", gtids=f"{UUID_A}:3{'-4' if breaks else ''}")
+    return journal
+
+
+@case()
 def gtid_persisted_in_time(breaks: bool) -> Journal:
     """Ten seconds are not too late, a microsecond more is."""
     journal = persisted()
