@@ -440,7 +440,7 @@ class _Backup:
         lacks = binlog.changing(missing)
         if not self._agree(rule, position, binlog.changing(held), lacks):
             return
-        if missing - lacks - binlog.empty.freeze():
+        if missing - binlog.empty.freeze():
             self._undecided(CHANGE_UNKNOWN, position=position)
         self._judge_more(rule, position, self._data - binlog.logged.freeze())
 
@@ -536,7 +536,7 @@ class _Backup:
         lacks = self._changing(missing, name, relay)
         empty = self._audit.binlog.empty.freeze() | _empty_groups(relay)
         beyond = self._changing(beyond, name, relay)
-        if self._agree(rule, position, beyond, lacks, name) and missing - lacks - empty:
+        if self._agree(rule, position, beyond, lacks, name) and missing - empty:
             self._undecided(CHANGE_UNKNOWN, name, position)
 
     def _changing(self, gtids: GtidSet, name: str, relay: RelayReader) -> GtidSet:

@@ -119,7 +119,7 @@ class TestReceivedWithinSourceLogged:
     def test_a_gtid_set_is_reported_once(self):
         """Each collection shows it again, one finding is enough; more of them is news."""
         source, replica = fleet_of_two()
-        for retrieved in ("1-4", "1-4", "1-5"):
+        for retrieved in ("1-4", "1-4", "1-5", "1-5"):
             replica.status("", replica.says(source, f"{A}:{retrieved}"))
             source.status(f"{A}:1-3")
         output = audit(source, replica)
@@ -686,6 +686,15 @@ class TestPassedIsExecuted:
         output = audit(source, replica)
         assert [finding.witness for finding in output.findings] == omitted
         assert set(names(output)) <= {"applied_relay_gtids_executed"}
+
+    def test_what_auto_positioning_leaves_out_is_found_in_the_relay_log(self):
+        """Where that is seen, and there alone."""
+        source, replica = fleet_of_two()
+        replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
+        at = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(3)}
+        replica.status(f"{A}:1:3", replica.says(source, f"{A}:1:3", **at))
+        source.status(f"{A}:1-3")
+        assert names(audit(source, replica)) == ["relay_mirrors_source"]
 
     @pytest.mark.parametrize(
         ("executed", "auto_position", "is_open"),
@@ -1550,6 +1559,20 @@ class TestServerIdUniqueInTopology:
         expected = [("server_id_unique_in_topology", "server_id_of_source")] if is_broken else []
         found = audit(source, replica).findings
         assert [(one.rule, one.case) for one in found] == expected
+
+    @pytest.mark.parametrize("unknown", ["r", "s"])
+    def test_a_server_id_that_is_not_known_is_undecided(self, unknown):
+        source, replica = fleet_of_two()
+        for event in (*source.fleet_events, *replica.fleet_events):
+            if event.kind is FleetEventKind.BOOT and event.instance_id == unknown:
+                event.body["server_id"] = None
+        rows = replica.status("", replica.says(source)), source.status(f"{A}:1-3")
+        for row in (*rows, *source.fleet_events):
+            if row.kind is FleetEventKind.STATUS and row.instance_id == unknown:
+                row.body["server_id"] = None
+        said = [one.check for one in audit(source, replica).checks if one.instance_id == "r"]
+        reasons = {one.rule: one.reason for one in said}
+        assert reasons["server_id_unique_in_topology"] == "server_id_unknown"
 
     @pytest.mark.parametrize(("server_id", "is_broken"), [(1, True), (3, False)])
     def test_server_id_of_a_sources_source(self, server_id, is_broken):
@@ -2902,6 +2925,13 @@ class TestIsolatedWithinCluster:
         """With channels among themselves it stays open whose history goes on."""
         assert outcome_of(audit(*fleet_after_failover(new=""))) == "rest_may_lag"
 
+    def test_what_all_have_of_a_server_that_is_gone_is_no_other_history(self):
+        three = fleet_after_failover(new="")
+        for event in (one for journal in three for one in journal.fleet_events):
+            if event.kind is FleetEventKind.STATUS:
+                event.body["gtid_executed"] += f",{OTHER}:1-3"
+        assert outcome_of(audit(*three)) == "rest_may_lag"
+
     def test_a_replica_that_was_detached_is_only_late(self):
         clock = Clock()
         source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
@@ -3124,7 +3154,7 @@ class TestResetOfAReplica:
     )
     def test_what_is_asked_for_again_is_undecided_as_long(self, channel, undecided):
         source, replica = fleet_of_two()
-        replica.status(f"{A}:1-3", replica.says(source))
+        replica.status(f"{A}:1-3,{OTHER}:1", replica.says(source))
         replica.reset()
         for _ in range(2):
             replica.status("", replica.says(source) | channel)

@@ -112,6 +112,16 @@ def unexplained_while_a_relay_log_is_unseen() -> Journal:
     return journal
 
 
+def read_of_another_name() -> Journal:
+    """The status names the files of another source than the relay log."""
+    journal, relay, _ = replica()
+    stored = master_info(relay)
+    stored[0]["Master_log_pos"] += 300
+    status = journal.replica_status(Source_Log_File="archive.000009")
+    journal.row(replica_status=status, slave_master_info=stored)
+    return journal
+
+
 def stopped_while_it_was_read() -> Journal:
     journal, relay, _ = replica()
     stored = master_info(relay)
@@ -261,6 +271,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("applied_within_flushed", without_status, "was not read", "channel"),
         ("exec_source_pos_within_read", gtid_only, "GTID_ONLY", "channel"),
         ("master_info_not_ahead_of_relay", gtid_only, "GTID_ONLY", "channel"),
+        ("master_info_not_ahead_of_relay", read_of_another_name, "skipped", "channel"),
         ("relay_info_coordinates_paired", without_status, "was not read", "channel"),
         ("master_info_flush_points", without_status, "was not read", "channel"),
         ("master_info_flush_points", stopped_while_it_was_read, "while the answer", "channel"),

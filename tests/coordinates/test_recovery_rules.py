@@ -343,6 +343,17 @@ def test_a_group_without_a_gtid_is_none_of_those_to_end_with() -> None:
     assert names(recovery.run(*replayed, stop_gtid=f"{A}:6", **end)) == [STOP]
 
 
+@pytest.mark.parametrize(("tables", "is_open"), [(OTHERS, False), ([], True)])
+def test_a_table_that_the_recovery_does_not_name_is_not_known(
+    tables: list[dict[str, Any]], is_open: bool
+) -> None:
+    """The image and the source at the stop point have it."""
+    output = Recovery().run(*gtids(3, 4, 5), tables=tables)
+    assert names(output) == []
+    reasons = {one.reason for one in output.observations if DATA in one.rules}
+    assert reasons == ({"table_not_named"} if is_open else set())
+
+
 def in_steps(
     *steps: tuple[int, int | None, list[str]], is_anonymous: bool = False, **replay: Any
 ) -> Any:

@@ -30,6 +30,8 @@ NOT_IN_THE_TABLE = {
     "retrieved_matches_relay__cut_and_received_again": "what the relay log held before a restart",
     "retrieved_matches_relay__lacks": "what the relay log held at the previous row",
 }
+COMPARED = ("journal_", "previous_")
+"""Columns of what a row is held against."""
 on_cuts = pytest.mark.parametrize("rule", ON_CUTS, ids=lambda rule: rule.name)
 
 
@@ -161,3 +163,13 @@ def test_a_row_without_a_file_is_of_a_server_without_a_log_if_none_was_seen(logg
     columns = {"gtid_executed": f"{UUID_A}:1-3", "journal_gtid_set": logged}
     answer = ask(RULES["executed_within_logged"], columns)
     assert isinstance(answer, Holds) == is_off
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_the_journal_has_not_shown_accuses_nobody(name: str):
+    """A healthy row of which a comparison lacks a side: nothing of it is broken by the rest."""
+    for cut in audited(name, breaks=False).cuts:
+        columns = columns_of(cut)
+        for rule in ON_CUTS:
+            for lacking in (one for one in rule.columns if one.startswith(COMPARED)):
+                assert not isinstance(ask(rule, columns | {lacking: None}), Broken), lacking

@@ -252,6 +252,22 @@ def failed_clone_not_resumed__refused(breaks: bool) -> Journal:
 
 
 @case()
+def failed_clone_not_resumed__after_another(breaks: bool) -> Journal:
+    """One that was refused leaves what the one before it has left."""
+    journal = source()
+    _recipient_copies(journal)
+    error = {"error": 3862} if breaks else {}
+    for stage in STAGES[2:] if not breaks else ():
+        journal.record("clone", step="stage", stage=stage, role="recipient", peer="b")
+    who = {"role": "recipient", "peer": "b"}
+    journal.record("clone", step="end", **who, **error)
+    journal.record("clone", step="begin", destination="LOCAL INSTANCE", **who)
+    journal.record("clone", step="end", error=3864, **who)
+    journal.record("channel", channel="", action="start_receiver")
+    return journal
+
+
+@case()
 def failed_clone_not_resumed__crash(breaks: bool) -> Journal:
     journal = source()
     _recipient_copies(journal)

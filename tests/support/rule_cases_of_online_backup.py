@@ -133,6 +133,12 @@ def critical_sequence_in_zone(breaks: bool) -> Journal:
 
 
 @case()
+def critical_sequence_in_zone__of_tables_that_are_not_named(breaks: bool) -> Journal:
+    """They may be others than those of the backup."""
+    return sequence("close", "wait", f"log 5@{':shop.a' if breaks else ''}", "open")
+
+
+@case()
 def critical_sequence_in_zone__of_the_backup_that_runs(breaks: bool) -> Journal:
     order = ("log 5@:shop.a", "open") if breaks else ("open", "log 5@:shop.a")
     return sequence("close", "wait", *order)
