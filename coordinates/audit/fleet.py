@@ -164,7 +164,7 @@ class FleetAudit:
             self.reader.count_claims(member, at_end)
             # Nothing follows: all is known, by whatever clock. But who was asked once more and has
             # not answered may have been cut short: what it lacks is not held against others.
-            if not 0 < member.timeline.clock.last_asked < asked:
+            if not member.timeline.clock.has_left_out(asked):
                 self.reader.end(member.timeline, END_OF_TIME)
         self._settle()
         for key, queue in self.queues.items():

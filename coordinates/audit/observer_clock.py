@@ -72,6 +72,10 @@ class ObserverClock:
         """When the newest request that was answered was made; 0: none is known."""
         return max((answer.requested_at for answer in self.answers), default=0)
 
+    def has_left_out(self, asked: int) -> bool:
+        """Whether a request of that time was not answered by an observer who answers requests."""
+        return self.last_asked < asked and bool(self.answers or self.writings)
+
     def change(self, clock: str, last_ts: int, known_ts: int) -> None:
         """Another observer goes on with the journal.
 

@@ -103,7 +103,8 @@ def blocks_from_lines(
             skipped.
         block_size: How many records of one instance make a window.
         end_heartbeats: Whether the end of the lines counts as a heartbeat of every instance, at
-            the largest ``ts``: then what waits for an instance is decided.
+            the largest ``ts``: then what waits for an instance is decided. Not so where others have
+            answered a later request than the instance: its observer has ended before.
         on_bad_line: Takes a line that is no record; the journal goes on after it, with a gap of
             its instance, or of all instances where that is not known. None: it is an error.
 
@@ -152,6 +153,10 @@ class _Journal:
     in_window: int = 0
     has_gap: bool = False
     """Whether lines could not be read since the last record."""
+    is_observed: bool = False
+    """Whether it names its observer, who answers requests."""
+    answered: tuple[int, str] = (0, "")
+    """The newest request that was answered: when it was made, 0 not known, and its collection."""
     gap_count: int = 0
     """Gaps put between the records of this epoch: sequence numbers of lines count without them."""
 
@@ -247,6 +252,10 @@ class _Reader:
             body = RECORD_SHAPES[record_type](record)
             journal.end_gap(ts)
             journal.builder.server_record(record_type, body, ts=ts, channel=body.get("channel"))
+            journal.is_observed |= record_type is RecordType.OBSERVER
+            if record_type is RecordType.LOG_STATUS:
+                asked = body.get("requested_at", journal.answered[0]), body["collection_id"]
+                journal.answered = max(journal.answered, asked)
         else:
             _append_event(journal, stream, record, ts)
         self.ts = ts
@@ -300,8 +309,14 @@ class _Reader:
         )
 
     def add_heartbeats(self) -> None:
+        """The end of the lines is that of each journal, unless that has fallen silent before."""
+        newest = max((journal.answered for journal in self.journals.values()), default=(0, ""))
         for order, journal in enumerate(self.journals.values()):
-            journal.builder.server_record(RecordType.HEARTBEAT, {}, ts=self.ts_max)
+            asked, collection = journal.answered
+            answers = asked > 0 or journal.is_observed
+            is_silent = answers and asked < newest[0] and collection != newest[1]
+            ts = journal.ts if is_silent else self.ts_max
+            journal.builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
             journal.first_line = order
 
     def take_window(self) -> Iterator[Block]:

@@ -1,0 +1,28 @@
+"""The end of a file is the end of each journal in it, but of one that has fallen silent before."""
+
+from __future__ import annotations
+
+import pytest
+
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
+from tallystick.coordinates.results import Verdict
+from tallystick.producers.simulator.assemble import simulate
+from tallystick.producers.simulator.kernel.scenario import Scenario
+
+
+@pytest.mark.parametrize("silent", ["source-a", "replica-a1"])
+@pytest.mark.parametrize("share", [0.02, 0.1, 0.3, 0.6, 0.9])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_an_instance_that_falls_silent_leaves_the_others_undecided(
+    silent: str, share: float, seed: int
+) -> None:
+    """What its journal would have shown is held against nobody, though the file ends later."""
+    journals = simulate(Scenario(seed=seed, topology="pair")).journals
+    kept = {name: journal.take(0, len(journal)) for name, journal in journals.items()}
+    kept[silent] = kept[silent].take(0, int(len(kept[silent]) * share))
+    lines = [line for journal in kept.values() for line in block_to_lines(journal)]
+    result = audit_history(blocks_from_lines(lines, end_heartbeats=True))
+    assert [finding.rule for finding in result.findings] == []
+    assert result.verdict is Verdict.UNDECIDED
