@@ -67,6 +67,10 @@ _BY_ITSELF: Final = frozenset({"reconnect", "relay_purge"})
 """Actions of the threads, not of a statement: they may come while one still writes."""
 _ENDING: Final = frozenset({"reset", "reset_all"})
 """Actions after which the repositories are empty."""
+_STOPPED_BY: Final = {"receiver_stop": "stop_receiver", "applier_stop": "stop_applier"}
+"""Reason of a write to the action that stops the thread which writes."""
+_STARTED_AFTER: Final = {"start_receiver": "stop_receiver", "start_applier": "stop_applier"}
+"""Action that starts a thread to the one that stops it."""
 
 
 @dataclass(eq=False)
@@ -80,6 +84,8 @@ class InfoWriteSteps:
     """Channel to table and reason."""
     _since: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Channel to the action that demands them, and its moment."""
+    _stopped: list[tuple[str, str]] = field(default_factory=list)
+    """Channel, and the action that stops a thread which is stopped: it does nothing again."""
 
     def written(self, body: Mapping[str, Any]) -> None:
         """Take one ``info_write`` record."""
@@ -87,13 +93,21 @@ class InfoWriteSteps:
         if (table, channel) not in self._recorded:
             self._recorded.append((table, channel))
         this = table, body.get("reason")
+        stop = _STOPPED_BY.get(str(body.get("reason")))
+        if stop is not None:
+            self._stop(channel, stop)
         if channel in self._awaited:
             self._awaited[channel] = [one for one in self._awaited[channel] if one != this]
 
     def administered(self, channel: str, action: str, ts: int) -> None:
         """Take one ``channel`` record: what the previous one demanded has been written by now."""
-        if action in _BY_ITSELF:
+        if action in _BY_ITSELF or (channel, action) in self._stopped:
             return
+        if action in _STARTED_AFTER:
+            started = channel, _STARTED_AFTER[action]
+            self._stopped = [one for one in self._stopped if one != started]
+        elif action in _STARTED_AFTER.values():
+            self._stop(channel, action)
         if action in _ENDING:
             self._awaited.pop(channel, None)
             return
@@ -104,6 +118,10 @@ class InfoWriteSteps:
             for table, reason in _DEMANDED.get(action, ())
             if (table, channel) in self._recorded
         ]
+
+    def _stop(self, channel: str, action: str) -> None:
+        if (channel, action) not in self._stopped:
+            self._stopped.append((channel, action))
 
     def passed(self, requested_at: object) -> None:
         """A row was read that was asked for then: statements from before have ended."""

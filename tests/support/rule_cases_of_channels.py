@@ -562,6 +562,30 @@ def info_write_steps_complete__row_asked_for_before(breaks: bool) -> Journal:
 
 
 @case()
+def info_write_steps_complete__stopped_already(breaks: bool) -> Journal:
+    """STOP REPLICA leaves a thread alone that is stopped, and writes nothing for it."""
+    journal, _, _ = replica()
+    _write_master(journal, "change_source")
+    journal.record("channel", channel="", action="stop_receiver")
+    _write_master(journal, "receiver_stop")
+    if breaks:
+        journal.record("channel", channel="", action="start_receiver")
+    journal.record("channel", channel="", action="stop_receiver")
+    journal.row(requested_at=journal.ts + 1)
+    return journal
+
+
+@case()
+def info_write_steps_complete__stopped_by_itself(breaks: bool) -> Journal:
+    """A receiver that ends with an error writes then, and a later command finds it stopped."""
+    journal, _, _ = replica()
+    _write_master(journal, "sync" if breaks else "receiver_stop")
+    journal.record("channel", channel="", action="stop_receiver")
+    journal.row(requested_at=journal.ts + 1)
+    return journal
+
+
+@case()
 def info_write_steps_complete__purge_between(breaks: bool) -> Journal:
     """The applier purges its relay log while the statement still writes."""
     journal, _, _ = replica()
