@@ -184,7 +184,7 @@ class OnlineBackupSteps:
     _locked_at: int = 0
     """When the first of them was locked."""
     _has_timed_out: bool = False
-    """Whether an engine of this round was not locked in time, and all wait to be unlocked."""
+    """Whether an engine was not locked in time, and another round has not begun."""
     _at_validity_point: list[str] | None = None
     """Engines that were locked at the last validity point of this round, None: there was none."""
     forgotten: Forgotten = field(default_factory=Forgotten)
@@ -263,15 +263,15 @@ class OnlineBackupSteps:
         at = f"engine locks at {ts}"
         goes_on = self._has_timed_out and step in ("lock", "done")
         if goes_on:
-            missing = ["unlock_all"] if self._locked else ["retry"]
-            self._report(ENGINE_LOCK_STEPS_COMPLETE, step, missing, at)
+            self._report_engines(step, ["unlock_all"] if self._locked else ["retry"], at)
         elif step in ("begin", "retry", "abort") and self._locked:
             self._report(ENGINE_LOCK_STEPS_COMPLETE, step, ["unlock_all"], at)
             self._locked = []
         elif step == "prelock" and self._locked:
             lock = f"lock of {self._locked[-1]}"
             self._report(ENGINE_LOCK_STEPS_COMPLETE, lock, [f"prelock of {engine}"], at)
-        self._has_timed_out = step == "timeout" or (self._has_timed_out and step == "prelock")
+        is_between_rounds = self._has_timed_out and step in ("prelock", "unlock_all")
+        self._has_timed_out = step == "timeout" or is_between_rounds
         if step in ("prelock", "lock"):
             if not self._locked:
                 self._locked_at = ts
@@ -296,10 +296,13 @@ class OnlineBackupSteps:
     def _demand_locked(self, engines: Iterable[str], locked: list[str], step: str, at: str) -> None:
         missing = [engine for engine in engines if engine not in locked]
         locked += missing
-        steps = [f"lock of {engine}" for engine in missing]
+        self._report_engines(step, [f"lock of {engine}" for engine in missing], at)
+
+    def _report_engines(self, step: str, missing: list[str], at: str) -> None:
+        """Report what was left out, unless it may be of another backup."""
         mixed = next((name for name, one in self._backups.items() if not one.is_alone), None)
         if mixed is None:
-            self._report(ENGINE_LOCK_STEPS_COMPLETE, step, steps, at)
+            self._report(ENGINE_LOCK_STEPS_COMPLETE, step, missing, at)
         elif missing:
             values = {"backup": mixed, "step": step}
             self._leave_undecided(ENGINE_LOCK_STEPS_COMPLETE, BACKUPS_OVERLAP, at, **values)
@@ -331,7 +334,7 @@ class OnlineBackupSteps:
         is_alone = not (self._backups or self.forgotten_backups)
         if is_alone:
             self._engines = list(self._locked)
-            self._at_validity_point = None
+            self._at_validity_point, self._has_timed_out = None, False
         for other in self._backups.values():
             other.is_alone = False
         backup = _Backup(ts, has_session, is_alone)

@@ -354,6 +354,14 @@ def engine_lock_steps_complete__another_round(breaks: bool) -> Journal:
 
 
 @case()
+def engine_lock_steps_complete__without_another_round(breaks: bool) -> Journal:
+    """The time for all engines begins with a round: nothing is locked between two of them."""
+    again = [] if breaks else ["engine retry"]
+    steps = ("begin", "engine begin", "engine timeout ndb", "engine unlock_all", "sleep", *again)
+    return backup(*steps, "engine lock myisam", "engine lock ndb")
+
+
+@case()
 def engine_lock_steps_complete__prelocked_first(breaks: bool) -> Journal:
     """What takes long is done before anything is locked, or between two rounds."""
     unlock = [] if breaks else ["engine unlock_all"]
