@@ -56,12 +56,14 @@ class AnomalyKind(str, Enum):
 
 
 class DroppedEvents(str, Enum):
-    """Why events are dropped though nothing contradicts."""
+    """Why events are dropped, or known to be missing, though nothing contradicts."""
 
     FILE_NAME_UNREADABLE = "file_name_unreadable"
     REDELIVERED_UNCHANGED = "redelivered_unchanged"
     REDELIVERED_FORGOTTEN = "redelivered_forgotten"
     REDELIVERED_LATE = "redelivered_late"
+    FILE_LEFT_OPEN = "file_left_open"
+    START_LEFT_OUT = "start_left_out"
 
 
 class Anomaly(NamedTuple):

@@ -40,6 +40,7 @@ class BinlogFileReader(LogReader):
     Attributes:
         file_events: How many events of the present file were read.
         is_closed: Whether the present file ended with ROTATE or STOP.
+        has_stopped: Whether that was STOP.
         must_open_file: Whether the server started, so that the next event opens a file.
         last_sequence_number: Of the last group of the file, -1 not known.
     """
@@ -48,6 +49,7 @@ class BinlogFileReader(LogReader):
 
     file_events: int = 0
     is_closed: bool = False
+    has_stopped: bool = False
     must_open_file: bool = False
     last_sequence_number: int = 0
 

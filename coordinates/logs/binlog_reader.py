@@ -110,6 +110,7 @@ class BinlogReader(BinlogFileReader):
                 self._drop_again(event, name)
                 return False
             self._begin_names()
+        self._check_end(base_name, file_number)
         if is_known:
             self._check_next_number(base_name, file_number)
             self._file_ended(self.file_number, self.end)
@@ -126,7 +127,7 @@ class BinlogReader(BinlogFileReader):
             self.oldest_file = format_log_file_name(base_name, file_number)
         self.base_name = base_name
         self.file_number = file_number
-        self.is_closed = False
+        self.is_closed = self.has_stopped = False
         self.must_open_file = False
         self.offsets_doubtful = False
         if event.start == FIRST_POSITION or is_known:
@@ -140,6 +141,15 @@ class BinlogReader(BinlogFileReader):
             self.logged_is_complete = False
             self.group_state = GroupState.RESYNC
         return True
+
+    def _check_end(self, base_name: str, file_number: int) -> None:
+        """Another file begins: what must be between the present one and that?"""
+        if self.end < 0 or self.must_open_file:
+            return
+        if not self.is_closed:
+            self._note_missing(DroppedEvents.FILE_LEFT_OPEN, base_name, file_number)
+        elif self.has_stopped:
+            self._note_missing(DroppedEvents.START_LEFT_OUT, base_name, file_number)
 
     def _begin_names(self) -> None:
         """Files of another base name: positions of old ones mean nothing among their numbers.
@@ -238,6 +248,7 @@ class BinlogReader(BinlogFileReader):
             if event.type == EventType.ROTATE:
                 self._check_rotate(event, text)
             self.is_closed = True
+            self.has_stopped = event.type == EventType.STOP
             if self.logged_is_complete and not self.offsets_doubtful:
                 self.closed[self.file_name] = event.start + event.length
             return Mark.FILE
@@ -492,7 +503,7 @@ class BinlogReader(BinlogFileReader):
         self.forget_logged()
         self.closed = {}
         self.oldest_file = None
-        self.is_closed = False
+        self.is_closed = self.has_stopped = False
         self.must_open_file = False
 
     def begin_lineage(self, reason: str) -> None:
@@ -515,7 +526,7 @@ class BinlogReader(BinlogFileReader):
         self.oldest_file = None
         self.table_only = GtidSet.EMPTY
         self.xid_groups = []
-        self.is_closed = False
+        self.is_closed = self.has_stopped = False
         self.must_open_file = False
         self.window.clear()
         self.window.has_forgotten = False

@@ -265,6 +265,17 @@ class LogReader(SidTable):
             text=text,
         )
 
+    def _note_missing(self, kind: DroppedEvents, base_name: str, file_number: int) -> None:
+        """Another file begins, and what must be between the present one and that was not seen."""
+        self.reporter.dropped(
+            kind,
+            at=f"{self.file_name}:{self.end}",
+            log=self.log_name,
+            file=self.file_name,
+            next_file=format_log_file_name(base_name, file_number),
+            channel=self.channel,
+        )
+
     # Contiguity and delivery
 
     def _check_contiguity(self, event: Event) -> None:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
 from tallystick.coordinates.events.log_events import EventClass
-from tallystick.coordinates.logs.anomaly import AnomalyKind
+from tallystick.coordinates.logs.anomaly import AnomalyKind, DroppedEvents
 from tallystick.coordinates.logs.event_window import EventWindow, Mark
 from tallystick.coordinates.logs.group_queue import (
     Q_END,
@@ -84,6 +84,7 @@ class RelayReader(LogReader):
         follows_hole: Whether part of the relay log is missing since the last groups emitted.
         is_given_up: Whether the channel has given up its relay log, and no file of the next one was
             read.
+        may_be_closed: Whether the present file has ended with ROTATE or STOP, or with its server.
         is_of_one_source: Whether all of it was read from its first file on, which came after the
             channel had given up the one before, and all of it is of one sender.
     """
@@ -120,6 +121,7 @@ class RelayReader(LogReader):
     has_anonymous: bool = False
     is_of_one_source: bool = False
     is_given_up: bool = False
+    may_be_closed: bool = False
     _gathered: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
     def compact(self) -> None:
@@ -140,6 +142,9 @@ class RelayReader(LogReader):
         is_known = self.base_name == base_name and self.end >= 0
         if not is_known:
             self.queue.clear()
+        if is_known and not self.may_be_closed:
+            self._note_missing(DroppedEvents.FILE_LEFT_OPEN, base_name, file_number)
+        self.may_be_closed = False
         self.is_next_file = is_known and file_number == self.file_number + 1
         if not is_known and event.start > FIRST_POSITION:
             self.group_state = GroupState.RESYNC
@@ -171,6 +176,7 @@ class RelayReader(LogReader):
             if event.type == EventType.ROTATE:
                 return self._read_rotate(event, text or "")
             # STOP: a receiver never copies the source's, so it is the replica's own.
+            self.may_be_closed = True
             return Mark.FILE
         if event_class == _OPENER:
             self._check_gtid_text(event, text)
@@ -186,6 +192,7 @@ class RelayReader(LogReader):
         is_own = event.flags & FLAG_RELAY_LOG or (
             base_name == self.base_name and base_name != self.source_base
         )
+        self.may_be_closed |= base_name == self.base_name
         if is_own:
             return Mark.FILE
         position = FIRST_POSITION if event.value == ABSENT else event.value
@@ -495,6 +502,7 @@ class RelayReader(LogReader):
     def restarted(self, *, crashed: bool) -> None:
         """A boot of the server: after a clean stop the next head knows what the files held."""
         self.reconnected()
+        self.may_be_closed = True
         self.has_restarted = not crashed
 
     def mark_gap(self) -> None:

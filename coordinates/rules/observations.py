@@ -168,6 +168,18 @@ REDELIVERED_LATE = reason(
     "events of the older file {file} came late; they were dropped",
     Lack.ONE_WRITER,
 )
+FILE_LEFT_OPEN = reason(
+    "file_left_open",
+    "{file} of the {log} has neither ROTATE nor STOP at its end, and {next_file} follows though the"
+    " server has not started since: what {file} ended with is not in the journal",
+    Lack.JOURNAL,
+)
+START_LEFT_OUT = reason(
+    "start_left_out",
+    "{file} of the {log} ends with STOP, as the server has stopped, and {next_file} follows: with"
+    " which settings it has started, and what it read then, is not in the journal",
+    Lack.JOURNAL,
+)
 OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] = {
     DroppedEvents.FILE_NAME_UNREADABLE: (
         ObservationCode.BLOCK_UNREADABLE,
@@ -185,6 +197,8 @@ OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] 
         True,
     ),
     DroppedEvents.REDELIVERED_LATE: (ObservationCode.EVENT_REDELIVERED, REDELIVERED_LATE, True),
+    DroppedEvents.FILE_LEFT_OPEN: (ObservationCode.JOURNAL_GAP, FILE_LEFT_OPEN, True),
+    DroppedEvents.START_LEFT_OUT: (ObservationCode.JOURNAL_GAP, START_LEFT_OUT, True),
 }
 """What is noted of dropped events, and whether checks are undecided because of it."""
 HISTORY_RESET = reason(

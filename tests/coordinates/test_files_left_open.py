@@ -1,0 +1,97 @@
+"""Log files that nothing ends, though others follow: what they ended with is not in the journal."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.journals import OWN, UUID_B, Audited, Journal, Record, audit
+
+
+def _reasons(result: Audited) -> list[str]:
+    return [one.reason for one in result.observations if one.is_undecided]
+
+
+def _ended(journal: Journal, how: str) -> None:
+    file, position = journal.binlog.coordinates
+    if how == "a rotation":
+        journal.binlog.rotate()
+        return
+    if how == "a stop":
+        journal.binlog.stop()
+        journal.start(crashed=False)
+    elif how == "a crash":
+        journal.start(crashed=True, recovered={"file": file, "position": position})
+    elif how == "a gap":
+        journal.record("gap")
+    elif how == "a RESET":
+        journal.record("binlog_reset")
+        journal.binlog.open(1, "")
+        return
+    journal.binlog.open(2)
+
+
+@pytest.mark.parametrize("form", ["rows", "ddl"])
+@pytest.mark.parametrize("how", ["a rotation", "a stop", "a crash", "a gap", "a RESET", "nothing"])
+def test_a_binary_log_file_that_nothing_ends_is_undecided(how: str, form: str) -> None:
+    """Its last groups may be missing, and groups without GTIDs leave no other trace."""
+    journal = Journal().begin().groups(2, form)
+    _ended(journal, how)
+    journal.groups(2, form)
+    result = audit(journal)
+    assert result.broken == []
+    assert ("file_left_open" in _reasons(result)) is (how == "nothing")
+
+
+@pytest.mark.parametrize("how", ["a rotation", "a stop", "a start", "a new source", "nothing"])
+def test_a_relay_log_file_that_nothing_ends_is_undecided(how: str) -> None:
+    """The head of the next file has the GTIDs of groups that are missing, as if all were there."""
+    source = Journal("b", UUID_B, 2).begin().groups(3)
+    journal = Journal().begin()
+    change: Record = {"kind": "channel", "channel": "", "action": "change_source"}
+    journal.record(**change, source_uuid=UUID_B)
+    relay = journal.relay()
+    relay.connect()
+    for group in source.binlog.groups:
+        relay.copy(group)
+    if how == "a rotation":
+        relay.rotate()
+    else:
+        if how == "a stop":
+            relay.event("STOP", 23, flags=OWN)
+        elif how == "a start":
+            journal.start(crashed=True)
+        elif how == "a new source":
+            journal.record(**change, source_uuid=UUID_B)
+        relay.open(2)
+    result = audit(journal)
+    assert result.broken == []
+    assert ("file_left_open" in _reasons(result)) is (how == "nothing")
+
+
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_server_that_has_stopped_has_started_before_it_logs_again(starts: bool) -> None:
+    """Its settings, and what it found, are in the record of the start."""
+    journal = Journal().begin().groups(2)
+    journal.binlog.stop()
+    if starts:
+        journal.start(crashed=False)
+    journal.binlog.open(2)
+    result = audit(journal)
+    assert result.broken == []
+    assert _reasons(result) == ["start_left_out"] * (not starts)
+
+
+def test_the_last_group_of_a_file_is_missing_with_its_end() -> None:
+    """Without GTIDs the rest of the log agrees with itself."""
+    journal = Journal(gtid_mode="OFF").begin()
+    for _ in range(3):
+        journal.binlog.group(None)
+    journal.binlog.rotate()
+    journal.binlog.group(None)
+    journal.row()
+    first = [r for r in journal.records if r.get("file") == "binlog.000001"]
+    missing = first[first.index(journal.binlog.groups[2][0]) :]
+    whole = audit(journal)
+    journal.records = [record for record in journal.records if record not in missing]
+    found = audit(journal)
+    assert (_reasons(whole), _reasons(found)) == ([], ["file_left_open"])
