@@ -37,6 +37,7 @@ from tallystick.coordinates.rules.info_repositories import InfoRepositories
 from tallystick.coordinates.rules.info_write_steps import InfoWriteSteps
 from tallystick.coordinates.rules.online_backup import EngineLockProtocol
 from tallystick.coordinates.rules.online_backup_steps import OnlineBackupSteps
+from tallystick.coordinates.rules.recovery_steps import RecoverySteps
 from tallystick.coordinates.rules.redo_positions import RedoPositions, RedoSeen
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import LogCoordinates
@@ -91,6 +92,7 @@ class InstanceState:
         zones: The critical zone of online backups.
         engine_locks: The locks of engines at a validity point.
         images: Backup images and the validity points that they are of.
+        recovery_steps: Whether a recovery from one tells all its steps.
         backup_lock_freeze: What LOCK TABLES FOR BACKUP and LOCK BINLOG FOR BACKUP freeze.
         backup_locks: The sessions that hold these locks.
         online_backup_steps, backup_lock_steps: Whether backups take all their steps.
@@ -135,6 +137,7 @@ class InstanceState:
     backup_lock_freeze: BackupLockFreeze = field(init=False)
     backup_locks: BackupLockProtocol = field(init=False)
     images: BackupImages = field(init=False)
+    recovery_steps: RecoverySteps = field(init=False)
     online_backup_steps: OnlineBackupSteps = field(init=False)
     backup_lock_steps: BackupLockSteps = field(init=False)
     clones: CloneProtocol = field(init=False)
@@ -176,6 +179,7 @@ class InstanceState:
         self.backup_lock_freeze = BackupLockFreeze(reporter)
         self.backup_locks = BackupLockProtocol(reporter, self.backup_lock_freeze)
         self.images = BackupImages(reporter, self.server, self.binlog, self.baselines, self.relays)
+        self.recovery_steps = RecoverySteps(reporter)
         self.online_backup_steps = OnlineBackupSteps(reporter, self.backup_locks)
         self.backup_lock_steps = BackupLockSteps(reporter)
         self.clones = CloneProtocol(reporter)
@@ -246,6 +250,7 @@ class InstanceState:
         yield from self.backup_locks.unended()
         yield from self.backup_lock_steps.unended()
         yield from self.clone_steps.unended()
+        yield from self.recovery_steps.unended()
 
     @property
     def instance_id(self) -> str:

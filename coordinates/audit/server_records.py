@@ -268,6 +268,7 @@ class ServerRecordReader(InstanceState):
         self.redo.mark_gap()
         self.redo_positions.forget_samples()
         self.persistence.begin_data_lineage()
+        self.recovery_steps.begin_data_lineage()
         self.relays.clear()
         self.learn()
         self.applied.forget()
@@ -433,6 +434,7 @@ class ServerRecordReader(InstanceState):
         self.redo_positions.backup(body)
         if body["step"] == "image" and "coordinates_from" in body:
             judge_backup(body, self)
+            self.online_backup_steps.told(str(body["backup_id"]))
         elif body["step"] == "end":
             self.backup_locks.backup_ended(
                 self.backup_lock_steps.session_of(body),
@@ -450,6 +452,7 @@ class ServerRecordReader(InstanceState):
         if "coordinates_from" not in body:
             self.online_backup_steps.backup(body, ts)
             self.images.step(body, ts)
+            self.recovery_steps.step(body, ts)
         if body["step"] not in ("begin", "end"):
             image = {**body, "binlog_lineage": self.binlog.lineage}
             self.reporter.fleet_event(FleetEventKind.BACKUP, image)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.results import Severity
+from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.backup_coordinates import HEADER
-from tallystick.coordinates.rules.families import Family
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     Unended,
@@ -20,7 +20,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     report_missing,
     step_missing,
 )
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.registry import Rule, reason, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS
 from tallystick.coordinates.state_codec import COLLABORATOR
 
@@ -61,6 +61,13 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
     )
 )
 
+IMAGE_NOT_TOLD = reason(
+    "image_not_told",
+    "backup {backup} has ended without an error, and the journal has no image of it: whether its"
+    " coordinates and the locks that they need are right is not judged",
+    Lack.BACKUP,
+)
+
 _TABLES: Final = "tables"
 _BINLOG: Final = "binlog"
 _BACKUPS_MAX: Final = 64
@@ -74,11 +81,13 @@ class _Backup:
         session: That holds its locks.
         since: When it began.
         taken: The locks that the session held then or took later.
+        has_image: Whether it has told what it holds.
     """
 
     session: str
     since: int
     taken: list[str]
+    has_image: bool = False
 
 
 @dataclass(eq=False)
@@ -121,12 +130,16 @@ class BackupLockSteps:
             may_be_safe: Whether the server may have have_backup_safe_binlog_info.
         """
         step, backup_id = body.get("step"), str(body.get("backup_id"))
+        if step == "image" and backup_id in self._begun:
+            self._begun[backup_id].has_image = True
         if step == "begin" and "session" in body:
             backup = _Backup(str(body["session"]), ts, list(held))
             forgotten = begin_run(self._begun, backup_id, backup, _BACKUPS_MAX)
             self._has_forgotten |= forgotten is not None
         elif step == "end":
-            self._begun.pop(backup_id, None)
+            ended = self._begun.pop(backup_id, None)
+            if ended is not None and not ended.has_image and "error" not in body:
+                self._note_imageless(backup_id)
         elif step == "image" and "coordinates_from" in body and backup_id not in self._begun:
             if self._has_forgotten:
                 note_forgotten(
@@ -152,6 +165,17 @@ class BackupLockSteps:
                 step="image",
                 missing=[f"LOCK {lock.upper()} FOR BACKUP" for lock in needed if lock not in taken],
                 at=f"image {body.get('backup_id')}",
+            )
+
+    def _note_imageless(self, backup_id: str) -> None:
+        if BACKUP_LOCK_STEPS_COMPLETE.name not in self._reporter.disabled:
+            self._reporter.note(
+                ObservationCode.BACKUP_UNDECIDED,
+                IMAGE_NOT_TOLD,
+                at=f"end of backup {backup_id}",
+                rules=(BACKUP_LOCK_STEPS_COMPLETE,),
+                is_undecided=True,
+                backup=backup_id,
             )
 
     def unended(self) -> Iterator[Unended]:

@@ -17,6 +17,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     Protocol,
     Unended,
     begin_run,
+    note_begin_unseen,
     report_missing,
     step_missing,
 )
@@ -168,6 +169,7 @@ class CloneSteps:
             return
         name = _name(self._given, body)
         if name is None:
+            self._note_unbegun(CLONE_DONOR_STEPS_COMPLETE, body, ts)
             return
         given = self._given[name].steps
         if step == "end":
@@ -187,6 +189,7 @@ class CloneSteps:
             return
         name = _name(self._taken, body)
         if name is None:
+            self._note_unbegun(CLONE_RECIPIENT_STEPS_COMPLETE, body, ts)
             return
         taken = self._taken[name]
         stages = taken.stages
@@ -202,6 +205,12 @@ class CloneSteps:
                 missing = [stage for stage in STAGES[first : numbers[-1]] if stage not in stages]
                 self._report(CLONE_RECIPIENT_STEPS_COMPLETE, body, step, missing, ts)
 
+    def _note_unbegun(self, rule: Rule, body: Mapping[str, Any], ts: int) -> None:
+        if body.get("step") == "end" and body.get("error") is None and not self.forgotten:
+            note_begin_unseen(
+                self._reporter, rule, what=f"the {_run(body)}", step="end", at=f"clone end at {ts}"
+            )
+
     def _forget(self, name: str | None, rule: Rule) -> None:
         if name is not None:
             self.forgotten.drop(
@@ -211,11 +220,10 @@ class CloneSteps:
     def _report(
         self, rule: Rule, body: Mapping[str, Any], step: str, missing: list[str], ts: int
     ) -> None:
-        peer = body.get("peer")
         report_missing(
             self._reporter,
             rule,
-            subject=f"The {body['role']} of the clone" + (f" with {peer}" if peer else ""),
+            subject=f"The {_run(body)}",
             step=step,
             missing=missing,
             at=f"clone {step} at {ts}",
@@ -238,6 +246,11 @@ class CloneSteps:
             del self._taken[name]
         for taken in self._taken.values():
             taken.is_over |= data_lineage != "cloned"
+
+
+def _run(body: Mapping[str, Any]) -> str:
+    peer = body.get("peer")
+    return f"{body['role']} of the clone" + (f" with {peer}" if peer else "")
 
 
 def _peer(body: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     Forgotten,
     Unended,
     Wait,
+    note_begin_unseen,
     report_missing,
     step_missing,
 )
@@ -182,6 +183,9 @@ class CollectionSteps:
     _runs: list[_Run] = field(default_factory=list)
     _own: list[str] = field(default_factory=list)
     """Those of the collector's own locks that were recorded."""
+    _enters_are_recorded: bool = False
+    _unentered: list[str] = field(default_factory=list)
+    """Collections whose locks are recorded and whose entering is not, though others' is."""
     forgotten: Forgotten = field(default_factory=Forgotten)
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
@@ -189,6 +193,7 @@ class CollectionSteps:
         step, resource = str(body.get("step")), str(body.get("resource", ""))
         key = str(body.get("collection_id")), body.get("session")
         if step == "enter":
+            self._enters_are_recorded = True
             if len(self._runs) >= _RUNS_MAX:
                 self._forget_one()
             self._runs.append(_Run(*key, (step, ts)))
@@ -197,8 +202,7 @@ class CollectionSteps:
             if (run.collection_id, run.session) == key and not run.has_left:
                 break
         else:
-            if step == "leave":
-                self.forgotten.ended(_name(*key))
+            self._step_of_unknown(step, *key)
             return
         run.last = (f"{step} {resource}".strip(), ts)
         if resource == _INNODB and step in ("lock", "collect"):
@@ -213,6 +217,12 @@ class CollectionSteps:
             run.has_failed = True
         elif step == "leave":
             self._leave(run)
+
+    def _step_of_unknown(self, step: str, collection_id: str, session: Any) -> None:
+        if step == "leave":
+            self.forgotten.ended(_name(collection_id, session))
+        elif step == "lock" and self._enters_are_recorded and not self.forgotten:
+            self._unentered = [*self._unentered[1 - _RUNS_MAX :], collection_id]
 
     def _forget_one(self) -> None:
         # The row of one that has left, if it has one, came before so many others were entered.
@@ -287,6 +297,18 @@ class CollectionSteps:
             # The client was refused, timed out or killed: how far its session came is its own.
             self._runs = [run for run in self._runs if run not in runs or run.has_failed]
             return
+        if name in self._unentered:
+            self._unentered = [one for one in self._unentered if one != name]
+            if not runs:
+                note_begin_unseen(
+                    self._reporter,
+                    COLLECTION_STEPS_COMPLETE,
+                    ROW_LSN_AS_COLLECTED,
+                    what=f"collection {name}",
+                    step="row",
+                    at=name,
+                    collection_id=name,
+                )
         if len(runs) == 1 and runs[0].has_failed:
             self._report_broken(runs[0], Broken("row_after_error", witness=name))
         elif len(runs) == 1:
@@ -368,7 +390,7 @@ class CollectionSteps:
 
     def interrupted(self) -> None:
         """The server ended, or records were lost: no collection goes on."""
-        self._runs, self.forgotten = [], Forgotten()
+        self._runs, self._unentered, self.forgotten = [], [], Forgotten()
 
 
 def _name(collection_id: str, session: Any) -> str:

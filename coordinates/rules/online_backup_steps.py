@@ -19,10 +19,11 @@ from tallystick.coordinates.rules.protocol_steps import (
     Unended,
     Wait,
     begin_run,
+    note_begin_unseen,
     report_missing,
     step_missing,
 )
-from tallystick.coordinates.rules.registry import Rule, register
+from tallystick.coordinates.rules.registry import RULES, Rule, register
 from tallystick.coordinates.rules.statements import INSTANCE_LOCK
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
@@ -118,6 +119,8 @@ METADATA_LOCK_STEPS_COMPLETE = register(
     )
 )
 
+_UNDER_LOCKS: Final = "backup_lock_steps_complete"
+"""A backup is one under backup locks, or at a validity point: how it begins tells."""
 _INSTANCE: Final = "instance lock"
 _SEQUENCE: Final = ("commit", "unlock_tables")
 """What follows write_binlog before the ticket is dropped."""
@@ -177,6 +180,8 @@ class OnlineBackupSteps:
     """Whether every metadata lock that is held was seen to be taken."""
     _backups: dict[str, _Backup] = field(default_factory=dict)
     """Those that have begun and not ended, by their ids."""
+    _told: list[str] = field(default_factory=list)
+    """Those made under backup locks that have told what they hold."""
     _zones: dict[str, _Zone] = field(default_factory=dict)
     _engines: list[str] = field(default_factory=list)
     """Those that the backup has prelocked or locked."""
@@ -325,10 +330,26 @@ class OnlineBackupSteps:
                 at = f"image {backup_id}"
                 self._demand_locked(filter(None, engines), locked, "image", at)
         elif step == "end":
+            may_be_known = bool(self.forgotten_backups)
             self.forgotten_backups.ended(backup_id)
             is_known = self._backups.pop(backup_id, None) is not None
             if is_known or "error" in body:
                 self._end(backup_id, is_broken_off="error" in body)
+            elif not (may_be_known or backup_id in self._told):
+                note_begin_unseen(
+                    self._reporter,
+                    ZONE_STEPS_COMPLETE,
+                    ENGINE_LOCK_STEPS_COMPLETE,
+                    METADATA_LOCK_STEPS_COMPLETE,
+                    RULES[_UNDER_LOCKS],
+                    what=f"backup {backup_id}",
+                    step=step,
+                    at=f"end of backup {backup_id}",
+                )
+
+    def told(self, backup_id: str) -> None:
+        """A backup under backup locks says what it holds; who tells only that tells no begin."""
+        self._told = [*self._told[1 - _BACKUPS_MAX :], backup_id]
 
     def _begin(self, backup_id: str, ts: int, *, has_session: bool) -> None:
         is_alone = not (self._backups or self.forgotten_backups)

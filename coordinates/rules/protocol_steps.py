@@ -42,6 +42,12 @@ FORGOTTEN = reason(
 NOT_ENDED = reason(
     "steps_not_ended", "{what} has not ended yet: whether it does is still to come", Lack.BACKUP
 )
+BEGIN_UNSEEN = reason(
+    "begin_unseen",
+    "the journal has the {step} of {what} and no beginning that it belongs to: what was between"
+    " them is not judged",
+    Lack.BACKUP,
+)
 HELD_LONG = reason(
     "held_long",
     "{what} has been held for {held:seconds}, and commits wait for it: whether it is released is"
@@ -246,6 +252,38 @@ def note_forgotten(
             collection_id=collection_id,
             what=what,
             kept=kept,
+        )
+
+
+def note_begin_unseen(
+    reporter: Reporter,
+    *rules: Rule,
+    what: str,
+    step: str,
+    at: str,
+    collection_id: str | None = None,
+) -> None:
+    """Leave rules undecided of a run whose end is recorded and whose beginning is not.
+
+    Args:
+        reporter: Where it is noted.
+        rules: The rules.
+        what: The run, as a reason names it.
+        step: What is recorded of it.
+        at: Its coordinates.
+        collection_id: The collection that it is of.
+    """
+    judged = tuple(rule for rule in rules if rule.name not in reporter.disabled)
+    if judged:
+        reporter.note(
+            ObservationCode.COMPARISON_UNDECIDED,
+            BEGIN_UNSEEN,
+            at=at,
+            rules=judged,
+            is_undecided=True,
+            collection_id=collection_id,
+            what=what,
+            step=step,
         )
 
 

@@ -1,0 +1,148 @@
+"""A step that a journal lacks without a gap: undecided where only it would have told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.journals import Audited, Journal, Record, audit
+
+_CLONE = {"kind": "clone", "peer": "b"}
+_BACKUP = {"kind": "backup", "backup_id": "monday"}
+_RECOVERY = {"kind": "backup", "backup_id": "monday", "peer": "s"}
+_COLLECTION = {"kind": "collection", "collection_id": "c1", "session": 7}
+_RESTORED = {"binlog_file": "s-bin.000001", "binlog_position": 357, "gtid_executed": ""}
+_REPLAYED = {"to_file": "s-bin.000001", "to_position": 557, "gtid_executed": ""}
+BEGINNINGS: dict[str, tuple[list[Record], list[Record]]] = {
+    "donor": (
+        [{**_CLONE, "role": "donor", "step": "begin"}],
+        [{**_CLONE, "role": "donor", "step": "end"}],
+    ),
+    "recipient": (
+        [{**_CLONE, "role": "recipient", "step": "begin"}],
+        [{**_CLONE, "role": "recipient", "step": "end"}],
+    ),
+    "backup": ([{**_BACKUP, "step": "begin"}], [{**_BACKUP, "step": "end"}]),
+    "replay": (
+        [
+            {**_RECOVERY, "step": "restore", **_RESTORED},
+            {**_RECOVERY, "step": "replay", "from_file": "s-bin.000001", "from_position": 357},
+        ],
+        [{**_RECOVERY, "step": "replayed", **_REPLAYED}],
+    ),
+    "recovery": (
+        [{**_RECOVERY, "step": "restore", **_RESTORED}],
+        [
+            {**_RECOVERY, "step": "replay", "from_file": "s-bin.000001", "from_position": 357},
+            {**_RECOVERY, "step": "replayed", **_REPLAYED},
+        ],
+    ),
+}
+"""What begins a run, and what cannot be without it."""
+
+
+def _reasons(result: Audited) -> list[str]:
+    return [one.reason for one in result.observations if one.is_undecided]
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+@pytest.mark.parametrize("begins", [True, False])
+def test_a_run_that_ends_has_begun(name: str, begins: bool) -> None:
+    """Else nothing was demanded of it, and nobody would know."""
+    beginning, end = BEGINNINGS[name]
+    journal = Journal().begin()
+    for record in [*(beginning if begins else beginning[:-1]), *end]:
+        journal.record(**record)
+    journal.row()
+    result = audit(journal)
+    assert result.broken == []
+    assert _reasons(result) == ["begin_unseen"] * (not begins)
+
+
+@pytest.mark.parametrize("name", ["donor", "recipient", "backup"])
+def test_a_run_that_fails_may_have_begun_before(name: str) -> None:
+    """Nothing is made of what has failed."""
+    *_, end = BEGINNINGS[name][1]
+    journal = Journal().begin()
+    journal.record(**end, error="1" if name == "backup" else 1)
+    assert _reasons(audit(journal)) == []
+
+
+def _collecting(enter: int, number: int) -> list[Record]:
+    about = {**_COLLECTION, "collection_id": f"c{number}"}
+    logs = ("channel_map", "binlog", "gtid_state", "engine:InnoDB")
+    steps: list[Record] = [{**about, "step": "enter"}][:enter]
+    steps += [{**about, "step": "lock", "resource": log} for log in logs]
+    steps += [{**about, "step": "collect", "resource": log} for log in logs[1:]]
+    steps += [{**about, "step": "unlock", "resource": log} for log in (*logs[:0:-1], logs[0])]
+    return [*steps, {**about, "step": "leave"}]
+
+
+@pytest.mark.parametrize("enters", [(1, 1), (0, 0), (1, 0)])
+def test_a_row_that_was_collected_has_entered(enters: tuple[int, int]) -> None:
+    """Who records that a collection enters records all its steps; others need not."""
+    journal = Journal().begin()
+    for number, enter in enumerate(enters, 1):
+        for record in _collecting(enter, number):
+            journal.record(**record)
+        journal.row()
+    result = audit(journal)
+    assert result.broken == []
+    assert _reasons(result) == ["begin_unseen"] * (enters == (1, 0))
+
+
+def test_a_collection_that_its_client_gave_up_goes_on() -> None:
+    """Its session takes the steps that are left, and there is no row."""
+    journal = Journal().begin()
+    steps = _collecting(1, 1)
+    for record in steps[:2]:
+        journal.record(**record)
+    journal.record("log_status", collection_id="c1", error={"timed_out": True})
+    for record in steps[2:]:
+        journal.record(**record)
+    assert "begin_unseen" not in _reasons(audit(journal))
+
+
+@pytest.mark.parametrize("end", [{}, {"error": "2013"}])
+@pytest.mark.parametrize("has_image", [True, False])
+def test_a_backup_under_locks_tells_what_it_holds(has_image: bool, end: dict[str, Any]) -> None:
+    """One that has ended without an error, that is."""
+    journal = Journal().begin()
+    lock = {"kind": "backup_lock", "session": 7}
+    journal.record(**_BACKUP, step="begin", session=7)
+    for name in ("tables", "binlog"):
+        journal.record(**lock, step="lock", lock=name)
+    file, position = journal.binlog.coordinates
+    if has_image:
+        journal.record(
+            **_BACKUP,
+            step="image",
+            session=7,
+            coordinates_from="source_status",
+            binlog_file=file,
+            binlog_position=position,
+            gtid_executed="",
+        )
+    for name in ("binlog", "tables"):
+        journal.record(**lock, step="unlock", lock=name)
+    journal.record(**_BACKUP, step="end", session=7, **end)
+    result = audit(journal)
+    assert result.broken == []
+    assert ("image_not_told" in _reasons(result)) is not (has_image or bool(end))
+
+
+@pytest.mark.parametrize("ends", ["never", "by itself", "with its data"])
+def test_a_replay_that_never_ends_is_undecided(ends: str) -> None:
+    """A start does not end it: what was broken off may go on."""
+    journal = Journal().begin()
+    beginning, end = BEGINNINGS["replay"]
+    for record in beginning:
+        journal.record(**record)
+    file, position = journal.binlog.coordinates
+    data = {"data_lineage": "restored"} if ends == "with its data" else {}
+    journal.start(crashed=True, recovered={"file": file, "position": position}, **data)
+    if ends == "by itself":
+        journal.record(**end[0])
+    result = audit(journal)
+    assert _reasons(result) == (["steps_not_ended"] if ends == "never" else [])
