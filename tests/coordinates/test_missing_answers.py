@@ -52,13 +52,21 @@ def test_who_has_started_and_never_answers_is_expected(starts, missing):
     assert [cut.collection_id for cut, _ in found if cut.instance_id == "z"] == missing
 
 
-def test_a_server_whose_journal_breaks_off_leaves_later_collections_undecided():
+@pytest.mark.parametrize(("observed", "missing"), [("az", ["c2"]), ("a", []), ("z", []), ("", [])])
+def test_of_two_observers_one_may_never_answer(observed, missing):
+    """What an observer answers was asked of the other one, too."""
+    found = missing_answers(rows(c1="a", c2="a"), {"a": 0, "z": 0}, observed)
+    assert [cut.collection_id for cut, _ in found if cut.instance_id == "z"] == missing
+
+
+@pytest.mark.parametrize("share", [0.02, 0.5])
+def test_a_server_whose_journal_breaks_off_leaves_later_collections_undecided(share):
     """Its observer died: nothing says so but the silence."""
     history = simulate(Scenario(seed=4, topology="pair"))
     silent = next(name for name in history.journals if "replica" in name)
     whole = history.journals[silent]
     assert audit_history(history.journals.values()).verdict is Verdict.CONSISTENT
-    journals = history.journals | {silent: whole.take(0, len(whole) // 2)}
+    journals = history.journals | {silent: whole.take(0, int(share * len(whole)))}
     result = audit_history(journals.values())
     assert result.verdict is Verdict.UNDECIDED
     assert {silent} == {
