@@ -37,7 +37,7 @@ from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from tallystick.coordinates.audit.comparison import Evidence, Uncounted
     from tallystick.coordinates.audit.finding_collector import FindingCollector
@@ -117,21 +117,7 @@ class ReplicaComparisons:
         for channel, values in zip(channels, listed, strict=True):
             self._compare_channel(member, channel, values, (executed, has), at, body=body)
         if executed is not None:
-            own = (
-                (executed - replica.assigned).restrict(name) for name in timeline.uuids_until(at.ts)
-            )
-            member_row = MemberRow(
-                timeline.instance_id,
-                at,
-                executed,
-                replica.assigned,
-                GtidSet(chain.from_iterable(own)),
-                any(channel.has_source for channel in channels),
-                timeline.cluster,
-                timeline.group_uuid,
-                timeline.writes_anonymous,
-            )
-            self.enqueue(timeline.instance_id, None, (), member_row)
+            self._compare_member(member, channels, executed, at)
         if executed is not None and sources:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:
@@ -152,6 +138,29 @@ class ReplicaComparisons:
                 at,
                 Undecided(CLONE_STATUS_UNREAD),
             )
+
+    def _compare_member(
+        self,
+        member: Member,
+        channels: Sequence[ReplicaChannel],
+        executed: GtidSet,
+        at: JournalPosition,
+    ) -> None:
+        """Queue what a row shows of an instance as a member of its cluster."""
+        timeline, assigned = member.timeline, member.replica.assigned
+        own = ((executed - assigned).restrict(name) for name in timeline.uuids_until(at.ts))
+        row = MemberRow(
+            timeline.instance_id,
+            at,
+            executed,
+            assigned,
+            GtidSet(chain.from_iterable(own)),
+            any(channel.has_source for channel in channels),
+            timeline.cluster,
+            timeline.group_uuid,
+            timeline.writes_anonymous,
+        )
+        self.enqueue(timeline.instance_id, None, (), row)
 
     def assigned(self, member: Member, added: GtidSet, at: JournalPosition) -> None:
         """Queue what SET gtid_purged added: until the next row a source may give it out."""
@@ -284,45 +293,12 @@ class ReplicaComparisons:
         sets: tuple[Mapping[str, GtidSet | None], GtidSet | None],
     ) -> None:
         """Queue what a row says of a clone; `sets`: retrieved by channel; by all, or executed."""
+        made = self._clone_made(member, status, at)
+        if made is None:
+            return
         replica, found = member.replica, member.replica.found_clone
-        values = {str(key).lower(): value for key, value in status.items()}
-        state = str(values.get("state", "")).lower()
-        if values.get("destination", OWN_DATA) != OWN_DATA:
-            return  # a copy for another server: what this one has is what it had
-        if state == "failed":
-            name = f"failed {values.get('begin_time')} {replica.clone_ts}"
-            why = Undecided(CLONE_FAILED, error=values.get("error_no"))
-            self._leave_clone_undecided(member, name, at, why)
-        replica.is_clone_status_read |= state in ("completed", "failed")
-        if state != "completed":
-            return
-        is_another = found is not None and found.get("begin_time") != values.get("begin_time")
-        if replica.clone_ts is None or is_another:
-            name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
-            why = Undecided(CLONE_UNSEEN)
-            # Of data that came before the journal, or from a server that records no steps.
-            self._leave_clone_undecided(member, name, at, why, is_noted=False)
-            return
-        file, position = values.get("binlog_file"), values.get("binlog_position")
-        executed = values.get("gtid_executed")
-        name = f"{file}:{position} {replica.clone_ts}"
-        if found is not None and not replica.clone_peer:
-            why = Undecided(CLONE_DONOR_UNKNOWN, address=found.get("source"))
-            self._leave_clone_undecided(member, name, at, why)
-            return
-        if not replica.clone_peer or not file or not isinstance(position, int) or executed is None:
-            self._leave_clone_undecided(member, name, at, Undecided(CLONE_INCOMPLETE))
-            return
         donor = f"i:{replica.clone_peer}"
-        made = CloneMade(
-            at,
-            replica.clone_ts,
-            (file, position),
-            GtidSet.parse(executed),
-            member.timeline.instance_id,
-            replica.recovered_lsn,
-            replica.clone_is_whole,
-        )
+        name = "{}:{} {}".format(*made.coordinates, made.clone_ts)
         if name not in replica.judged_clones:
             replica.judged_clones.add(name)
             self.enqueue(member.timeline.instance_id, None, (donor,), made)
@@ -346,6 +322,49 @@ class ReplicaComparisons:
                 has=has,
             )
             self.enqueue(member.timeline.instance_id, channel.name, sources, row)
+
+    def _clone_made(
+        self, member: Member, status: dict[str, Any], at: JournalPosition
+    ) -> CloneMade | None:
+        """What a row says of a clone that is over; None where that is too little: undecided."""
+        replica, found = member.replica, member.replica.found_clone
+        values = {str(key).lower(): value for key, value in status.items()}
+        state = str(values.get("state", "")).lower()
+        if values.get("destination", OWN_DATA) != OWN_DATA:
+            return None  # a copy for another server: what this one has is what it had
+        if state == "failed":
+            name = f"failed {values.get('begin_time')} {replica.clone_ts}"
+            why = Undecided(CLONE_FAILED, error=values.get("error_no"))
+            self._leave_clone_undecided(member, name, at, why)
+        replica.is_clone_status_read |= state in ("completed", "failed")
+        if state != "completed":
+            return None
+        is_another = found is not None and found.get("begin_time") != values.get("begin_time")
+        if replica.clone_ts is None or is_another:
+            name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
+            why = Undecided(CLONE_UNSEEN)
+            # Of data that came before the journal, or from a server that records no steps.
+            self._leave_clone_undecided(member, name, at, why, is_noted=False)
+            return None
+        file, position = values.get("binlog_file"), values.get("binlog_position")
+        executed = values.get("gtid_executed")
+        name = f"{file}:{position} {replica.clone_ts}"
+        if found is not None and not replica.clone_peer:
+            why = Undecided(CLONE_DONOR_UNKNOWN, address=found.get("source"))
+            self._leave_clone_undecided(member, name, at, why)
+            return None
+        if not replica.clone_peer or not file or not isinstance(position, int) or executed is None:
+            self._leave_clone_undecided(member, name, at, Undecided(CLONE_INCOMPLETE))
+            return None
+        return CloneMade(
+            at,
+            replica.clone_ts,
+            (file, position),
+            GtidSet.parse(executed),
+            member.timeline.instance_id,
+            replica.recovered_lsn,
+            replica.clone_is_whole,
+        )
 
     def _leave_clone_undecided(
         self,

@@ -21,9 +21,7 @@ from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.applied_groups import PASSED_UNLOGGED, START_FORGOTTEN
-from tallystick.coordinates.rules.backup_coordinates import (
-    HeaderUnderLock,
-)
+from tallystick.coordinates.rules.backup_coordinates import HeaderUnderLock
 from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
 from tallystick.coordinates.rules.channel import RELAY_OF_OTHER_NAME
 from tallystick.coordinates.rules.executed_set import (
@@ -123,27 +121,9 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     if reporter.is_mute:
         return [_leave_undecided(audit, checks, base, SETTINGS_LOST)]
     _ask_readable(checks, state.problems)
-    own = audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
-    if state.server_uuid not in (None, own):
-        reporter.note(
-            ObservationCode.LOG_STATUS_MISSING,
-            observations.ROW_NAMES_ANOTHER_SERVER,
-            at=collection_id,
-            found=state.server_uuid,
-            expected=own,
-            is_undecided=True,
-            collection_id=collection_id,
-        )
-        return [_leave_undecided(audit, checks, base, OF_ANOTHER_SERVER)]
-    if is_early:
-        reporter.note(
-            ObservationCode.LOG_STATUS_EARLY,
-            NOT_REACHED,
-            at=collection_id,
-            is_undecided=True,
-            collection_id=collection_id,
-        )
-        return [_leave_undecided(audit, checks, base, NOT_REACHED)]
+    not_judged = _note_not_judged(state, audit, collection_id, is_early=is_early)
+    if not_judged is not None:
+        return [_leave_undecided(audit, checks, base, not_judged)]
     channels = {name: _channel_side(base, state, name) for name in state.channels}
     row = Row(
         collection_id=collection_id,
@@ -164,16 +144,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     if waiting.body["received_at"] is None and isinstance(asked_at, int):
         surely_at -= TOLERANCE_US  # it is by another clock, which may be ahead
     audit.persistence.table_read(state, surely_at, waiting.ts)
-    for rule, undecided in audit.forgotten_steps():
-        checks.take(rule, undecided)
-    # Of a rule's reasons the first counts.
-    for one in sorted(audit.unended_steps(), key=attrgetter("stops", "since")):
-        # The session of the row itself unlocks when it has read the row.
-        if one.collection_id != collection_id:
-            checks.take(one.rule, one.undecided(waiting.ts))
-    if waiting.redo.written is not None:
-        for rule, answer in without_evidence(audit.redo.lacking()):
-            checks.take(rule, answer)
+    _leave_steps_undecided(waiting, audit, checks)
     _compare_with_redo(waiting, audit, checks)
     _doubt_purge(audit, state, surely_at, collection_id)
     asked = judge_channels(row, audit.applied)
@@ -251,6 +222,19 @@ def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChe
     checks.take(ROW_LSN_AT_ITS_INSTANT, answer)
 
 
+def _leave_steps_undecided(waiting: WaitingRow, audit: InstanceState, checks: RowChecks) -> None:
+    """Rules of steps and of redo events that lack one. Of a rule's reasons the first counts."""
+    for rule, undecided in audit.forgotten_steps():
+        checks.take(rule, undecided)
+    for one in sorted(audit.unended_steps(), key=attrgetter("stops", "since")):
+        # The session of the row itself unlocks when it has read the row.
+        if one.collection_id != checks.collection_id:
+            checks.take(one.rule, one.undecided(waiting.ts))
+    if waiting.redo.written is not None:
+        for rule, answer in without_evidence(audit.redo.lacking()):
+            checks.take(rule, answer)
+
+
 def _leave_unseen_undecided(audit: InstanceState, checks: RowChecks) -> None:
     """Rules of events that need what the journal does not carry."""
     for name in sorted(audit.event_fields.lacking):
@@ -319,6 +303,34 @@ def _refusal(error: Mapping[str, Any]) -> dict[str, Any]:
     if error.get("column"):
         text = f"{text} (column {error['column']})"
     return {"answer": answer, "error_code": code, "error_text": text}
+
+
+def _note_not_judged(
+    state: ServerState, audit: InstanceState, collection_id: str, *, is_early: bool
+) -> Reason | None:
+    """Why a row cannot be judged by the journal: it is of another server, or beyond the end."""
+    own = audit.server.server_uuid = audit.server.server_uuid or state.server_uuid
+    if state.server_uuid not in (None, own):
+        audit.reporter.note(
+            ObservationCode.LOG_STATUS_MISSING,
+            observations.ROW_NAMES_ANOTHER_SERVER,
+            at=collection_id,
+            found=state.server_uuid,
+            expected=own,
+            is_undecided=True,
+            collection_id=collection_id,
+        )
+        return OF_ANOTHER_SERVER
+    if is_early:
+        audit.reporter.note(
+            ObservationCode.LOG_STATUS_EARLY,
+            NOT_REACHED,
+            at=collection_id,
+            is_undecided=True,
+            collection_id=collection_id,
+        )
+        return NOT_REACHED
+    return None
 
 
 def _leave_undecided(

@@ -106,29 +106,32 @@ def draw_topology(
     aside = 0
     for edge in edges:
         source, replica = nodes[edge.source], nodes[edge.replica]
+        title = f"{edge.source} to {edge.replica}, channel {channel_name(edge.channel)}"
+        verdict = channels.get((edge.replica, edge.channel))
         if parents.get(edge.replica) == edge and replica.x > source.x:
-            line_path = f"M{source.x} {source.y + 10}V{replica.y - 8}"
-            end = f"M{source.x} {replica.y - 8}q0 8 8 8H{replica.x - 14}"
-            tip = (replica.x - 9, replica.y, -7)
+            arrows.append(_arrow_down(source, replica, title, verdict))
         else:
-            rail = WIDTH - 4 - 6 * (aside % 4)
+            arrows.append(_arrow_aside(source, replica, title, verdict, aside))
             aside += 1
-            turn = 6 if replica.y >= source.y else -6
-            line_path = (
-                f"M{_text_end(source)} {source.y}H{rail - 6}q6 0 6 {turn}V{replica.y - turn}"
-            )
-            end = f"M{rail} {replica.y - turn}q0 {turn} -6 {turn}H{_text_end(replica) + 6}"
-            tip = (_text_end(replica), replica.y, 7)
-        arrows.append(
-            Arrow(
-                line_path,
-                end,
-                f"{edge.source} to {edge.replica}, channel {channel_name(edge.channel)}",
-                channels.get((edge.replica, edge.channel)),
-                *tip,
-            )
-        )
     return Drawing(row * len(order) + 4, tuple(nodes.values()), tuple(arrows), left_out)
+
+
+def _arrow_down(source: Node, replica: Node, title: str, verdict: Verdict | None) -> Arrow:
+    """Within the tree, from a source to a replica that is indented below it."""
+    line = f"M{source.x} {source.y + 10}V{replica.y - 8}"
+    end = f"M{source.x} {replica.y - 8}q0 8 8 8H{replica.x - 14}"
+    return Arrow(line, end, title, verdict, replica.x - 9, replica.y, -7)
+
+
+def _arrow_aside(
+    source: Node, replica: Node, title: str, verdict: Verdict | None, aside: int
+) -> Arrow:
+    """Along the right side, beside those that run there already."""
+    rail = WIDTH - 4 - 6 * (aside % 4)
+    turn = 6 if replica.y >= source.y else -6
+    line = f"M{_text_end(source)} {source.y}H{rail - 6}q6 0 6 {turn}V{replica.y - turn}"
+    end = f"M{rail} {replica.y - turn}q0 {turn} -6 {turn}H{_text_end(replica) + 6}"
+    return Arrow(line, end, title, verdict, _text_end(replica), replica.y, 7)
 
 
 def _shown(
