@@ -10,7 +10,7 @@ import typer
 from tallystick import terminal
 from tallystick.commands.options import AlertSinks, Directory, Json, alert_flags
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.extras import require_stream
+from tallystick.extras import require_extra
 from tallystick.settings import load
 
 app = typer.Typer(help="Try the sinks of alerts, and list what was sent.")
@@ -73,7 +73,7 @@ def list_(
 @app.command("test")
 def try_out(*, alert: AlertSinks = None, json: Json = False) -> None:
     """Send a test alert to each sink; status 2 if one does not take it."""
-    require_stream("tallystick alerts test")
+    require_extra("stream", "tallystick alerts test")
     from tallystick.alerts.alert import trial_alert
     from tallystick.alerts.service import sinks_of
     from tallystick.alerts.sinks import SinkError

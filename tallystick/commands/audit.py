@@ -24,7 +24,7 @@ from tallystick.commands.options import (
 )
 from tallystick.commands.serve import LISTEN, TokenFile
 from tallystick.errors import MisuseError
-from tallystick.extras import require_page, require_stream
+from tallystick.extras import require_extra
 from tallystick.process import stopping
 from tallystick.settings import load
 
@@ -98,9 +98,9 @@ def audit(
         raise MisuseError("--history-ends: expected --available-now beside it")
     if listen is not None and not serve:
         raise MisuseError("--listen: expected --serve beside it")
-    require_stream("tallystick audit")
+    require_extra("stream", "tallystick audit")
     if serve:
-        require_page("tallystick audit --serve")
+        require_extra("serve", "tallystick audit --serve")
     from tallystick.streaming.driver_memory import keep_little
 
     keep_little()

@@ -10,7 +10,7 @@ from tallystick import terminal
 from tallystick.commands.options import Directory
 from tallystick.deploy.mysql_server import mysqld_problem
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.extras import require_stream
+from tallystick.extras import require_extra
 from tallystick.process import stopping
 from tallystick.settings import load
 
@@ -34,7 +34,7 @@ def chaos(
     none twice. Exit status 1: something was; the command that repeats it is printed.
     """
     settings = load({"directory": directory}).settings
-    require_stream("tallystick chaos")
+    require_extra("stream", "tallystick chaos")
     if lab and (problem := mysqld_problem()) is not None:
         raise MisuseError(str(problem))
     from tallystick.chaos.run import rounds

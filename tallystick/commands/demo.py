@@ -8,7 +8,7 @@ import typer
 
 from tallystick import terminal
 from tallystick.commands.options import FailOn, FailOnFlag, JsonResult, Outputs, finish, requested
-from tallystick.extras import require_stream
+from tallystick.extras import require_extra
 from tallystick.process import stopping
 from tallystick.settings import load
 
@@ -46,7 +46,7 @@ def demo(
     left running. Exit status: 0 consistent, 1 inconsistent, 3 undecided. With --scenario: 0 when
     every claim was shown, every finding that the design expects was found and no other, else 1.
     """
-    require_stream("tallystick demo")
+    require_extra("stream", "tallystick demo")
     from tallystick.runs.demo import Demo, demo_scenario, new_run, preflight
 
     requests = requested(output, json)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 
 from tallystick.errors import MisuseError
-from tallystick.extras import require_metrics
+from tallystick.extras import require_extra
 from tallystick.overwriting import refuse_overwriting
 from tallystick.terminal import STANDARD_STREAM
 
@@ -124,7 +124,7 @@ def producer_metrics(host: str, port: int | None) -> ProducerMetrics | None:
     """
     if port is None:
         return None
-    require_metrics("--metrics-port")
+    require_extra("metrics", "--metrics-port")
     from tallystick.runs.producer_metrics import ProducerMetrics
 
     metrics = ProducerMetrics()

@@ -18,7 +18,7 @@ from tallystick.commands.options import (
     finish,
     requested,
 )
-from tallystick.extras import require_stream
+from tallystick.extras import require_extra
 from tallystick.process import stopping
 from tallystick.settings import load
 
@@ -49,7 +49,7 @@ def rebuild(
             "disabled": disable,
         }
     ).settings
-    require_stream("tallystick rebuild")
+    require_extra("stream", "tallystick rebuild")
     from tallystick.runs.audit import Audit
     from tallystick.runs.rebuild import CHECKPOINT, earlier_findings, set_aside
     from tallystick.streaming.checkpoint import spark_checkpoint_of

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tallystick import terminal
-from tallystick.extras import require_page
+from tallystick.extras import require_extra
 from tallystick.settings import load
 
 LISTEN = "127.0.0.1:19180"
@@ -36,7 +36,7 @@ def serve(
     have changed. Until Ctrl-C or SIGTERM. On any address but loopback the page asks for a token.
     """
     settings = load({"serve_token_file": serve_token_file}).settings
-    require_page("tallystick serve")
+    require_extra("serve", "tallystick serve")
     from tallystick.page_server.address import Address, read_token
     from tallystick.page_server.follow import Follower
     from tallystick.page_server.web import serve as run

@@ -19,7 +19,7 @@ from tallystick.coordinates.results import Severity, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.errors import MisuseError
-from tallystick.extras import require_stream
+from tallystick.extras import require_extra
 from tallystick.outputs import document
 from tallystick.outputs._view import doubts
 from tallystick.runs.result import RunResult
@@ -91,7 +91,7 @@ def write(result: RunResult, target: str) -> None:
     if "://" not in target:
         _write_lines(result, target)
         return
-    require_stream("--output openlineage=URL")
+    require_extra("stream", "--output openlineage=URL")
     from tallystick.alerts.http import Endpoint, encoded
     from tallystick.alerts.sinks import SinkError
 

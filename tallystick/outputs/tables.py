@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tallystick.errors import MisuseError
-from tallystick.extras import require_tables
+from tallystick.extras import require_extra
 from tallystick.runs.result import RunResult
 
 DEFAULT = "tables"
@@ -23,7 +23,7 @@ def write(result: RunResult, target: str) -> None:
         TableError: No table can be in it.
         MissingExtraError: The extra ``tables`` is not installed.
     """
-    require_tables("--output tables")
+    require_extra("tables", "--output tables")
     from tallystick.streaming.table_sink import END_BATCH, TableSink
 
     sink = TableSink(Path(target), result.command)

@@ -22,7 +22,7 @@ from tallystick.coordinates.results import Verdict, gravest
 from tallystick.coordinates.rules.observations import VALIDATION_FAILED, VALIDATION_UNDECIDED
 from tallystick.coordinates.values.errors import install_extra
 from tallystick.errors import MisuseError
-from tallystick.extras import missing_of_stream, require_tables
+from tallystick.extras import missing_packages, require_extra
 from tallystick.runs.history import History
 from tallystick.runs.result import DATA_DOCS, TABLES, RunResult, doubt
 from tallystick.runs.scenario import ScenarioResult
@@ -158,7 +158,7 @@ def tables_of(directory: Path, what: str) -> Path:
     tables = directory / TABLES
     if not tables.is_dir():
         raise MisuseError(f"{str(tables)!r}: expected the tables of a run, there is no directory")
-    require_tables(what)
+    require_extra("tables", what)
     return tables
 
 
@@ -197,11 +197,11 @@ def report(
         upto = collection_time(tables, collection_id)
         if upto is None:
             raise MisuseError(f"--collection {collection_id!r}: the tables have no row of it")
-    missing = missing_of_stream()
+    missing = missing_packages("stream")
     validate = None
-    if missing is not None:
+    if missing:
         notice(
-            f"the page is without Great Expectations: {missing} is not installed."
+            f"the page is without Great Expectations: {missing[0]} is not installed."
             f" {install_extra('stream')}"
         )
     else:
