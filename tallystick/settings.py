@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 import re
@@ -28,6 +27,7 @@ from tallystick.kafka_properties import (
     from_file,
     readable,
 )
+from tallystick.names import suggestion
 from tallystick.producers.kafka_clients.choice import ClientName, default_client
 from tallystick.producers.kafka_clients.properties import SHOWN
 from tallystick.producers.mysql.settings import PASSWORD_VARIABLE, RELAY_LOG_TOKEN_VARIABLE
@@ -361,9 +361,3 @@ def flag_name(name: str) -> str:
     return "--" + {"instances": "instance", "disabled": "disable", "alerts": "alert"}.get(
         name, name
     ).replace("_", "-")
-
-
-def suggestion(name: str, known: Mapping[str, Any]) -> str:
-    """Ask about the nearest known name, if one is near."""
-    near = difflib.get_close_matches(name, list(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""

@@ -29,6 +29,10 @@ def list_(
     from tallystick.coordinates.rules.topic_messages import utc
 
     path = load({"directory": directory}).settings.directory.absolute() / "audit" / FILE
+    if not path.exists():
+        raise MisuseError(
+            f"{str(path)!r}: expected the queue of alerts of an audit, there is no file"
+        )
     try:
         rows = read_deliveries(path, limit)
     except OSError as error:

@@ -15,8 +15,9 @@ from tallystick.commands.options import Directory, Json
 from tallystick.coordinates.answers.purpose import MAX_AGE_S, Purpose
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.errors import ExitCode, MisuseError
+from tallystick.names import suggestion
 from tallystick.process import stopping
-from tallystick.settings import load, suggestion
+from tallystick.settings import load
 from tallystick.terminal import Line
 
 if TYPE_CHECKING:

@@ -21,8 +21,9 @@ from tallystick.commands.options import (
     producer_metrics,
 )
 from tallystick.errors import MisuseError
+from tallystick.names import require_known
 from tallystick.process import Stop, stopping
-from tallystick.settings import Settings, suggestion
+from tallystick.settings import Settings
 from tallystick.settings import load as load_settings
 
 if TYPE_CHECKING:
@@ -176,13 +177,10 @@ def _scenario(**options: Any) -> Scenario:
     from tallystick.runs.scenario import complete_scenario
 
     fault = options["fault"]
-    if fault is not None and fault not in FAULTS:
-        raise MisuseError(f"no fault has the name {fault!r}{suggestion(fault, FAULTS)}")
+    if fault is not None:
+        require_known("fault", fault, FAULTS)
     for negative in options["negatives"]:
-        if negative not in NEGATIVES:
-            raise MisuseError(
-                f"no negative case has the name {negative!r}{suggestion(negative, NEGATIVES)}"
-            )
+        require_known("negative case", negative, NEGATIVES)
     if options["gtid_mode"] not in ("ON", "OFF"):
         raise MisuseError(f"--gtid-mode: expected ON or OFF, found {options['gtid_mode']!r}")
     try:

@@ -23,7 +23,8 @@ from tallystick.commands.options import (
     requested,
 )
 from tallystick.errors import ExitCode, MisuseError
-from tallystick.settings import load, suggestion
+from tallystick.names import require_known
+from tallystick.settings import load
 
 if TYPE_CHECKING:
     from tallystick.campaign import CampaignResult, SeedResult
@@ -140,8 +141,7 @@ def campaign(
     from tallystick.producers.simulator.faults import FAULTS
 
     for name in fault or ():
-        if name not in FAULTS:
-            raise MisuseError(f"no fault has the name {name!r}{suggestion(name, FAULTS)}")
+        require_known("fault", name, FAULTS)
     if cover and fault:
         raise MisuseError("--cover and --fault: a cover is of healthy fleets")
     chosen = _seeds(seeds or f"0:{len(pairwise.cover()) if cover else 100}")

@@ -9,8 +9,8 @@ import typer
 
 from tallystick import terminal
 from tallystick.commands.options import Json
-from tallystick.errors import MisuseError
-from tallystick.settings import Settings, load, suggestion
+from tallystick.names import require_known
+from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
     from tallystick.coordinates.rules.registry import Rule
@@ -24,8 +24,8 @@ def rules(
     """List what is checked, or print one entry: claim, why, documents, remedy."""
     from tallystick.coordinates.rules.catalogue import RULES
 
-    if name is not None and name not in RULES:
-        raise MisuseError(f"no rule has the name {name!r}{suggestion(name, RULES)}")
+    if name is not None:
+        require_known("rule", name, RULES)
     chosen = list(RULES.values()) if name is None else [RULES[name]]
     if json:
         documents = [_rule_document(rule) for rule in chosen]
@@ -45,8 +45,8 @@ def faults(
     """List the faults that can be injected, and the rules that each breaks."""
     from tallystick.producers.simulator.faults import FAULTS
 
-    if name is not None and name not in FAULTS:
-        raise MisuseError(f"no fault has the name {name!r}{suggestion(name, FAULTS)}")
+    if name is not None:
+        require_known("fault", name, FAULTS)
     chosen = list(FAULTS.values()) if name is None else [FAULTS[name]]
     if json:
         documents = [_fault_document(fault) for fault in chosen]

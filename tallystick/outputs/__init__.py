@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, cast
 
 from tallystick.errors import MisuseError
+from tallystick.names import suggestion
 from tallystick.runs.result import RunResult
-from tallystick.settings import suggestion
 from tallystick.terminal import STANDARD_STREAM, show_text
 
 

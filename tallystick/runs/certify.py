@@ -30,12 +30,13 @@ from tallystick.coordinates.events.later_epochs import in_later_epochs
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import MisuseError
 from tallystick.journal_topic import client_of
+from tallystick.names import suggestion
 from tallystick.overwriting import refuse_overwriting
 from tallystick.producers.journal_reader import JournalReader
 from tallystick.producers.secret_file import read_secret_file
 from tallystick.require_broker import require_broker
 from tallystick.runs.replay import lines_of, refusal
-from tallystick.settings import load, suggestion
+from tallystick.settings import load
 
 if TYPE_CHECKING:
     from tallystick.certify.backup import Backup

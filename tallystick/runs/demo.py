@@ -20,6 +20,7 @@ from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
 from tallystick.errors import MisuseError
+from tallystick.names import require_known
 from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
@@ -32,7 +33,6 @@ from tallystick.runs.live_fleet import LiveFleet, Pace
 from tallystick.runs.result import TABLES, RunResult, doubt
 from tallystick.runs.scenario import complete_scenario, scenario_result
 from tallystick.runs.stream import SPARK_LOG, StreamRun
-from tallystick.settings import suggestion
 from tallystick.streaming.tables import require_place
 
 if TYPE_CHECKING:
@@ -74,13 +74,10 @@ def demo_scenario(
         return complete_scenario(
             Scenario(seed=seed, fault=fault, negatives=negatives, design_scenario=demonstration)
         )
-    if fault is not None and fault not in FAULTS:
-        raise MisuseError(f"no fault has the name {fault!r}{suggestion(fault, FAULTS)}")
+    if fault is not None:
+        require_known("fault", fault, FAULTS)
     for negative in negatives:
-        if negative not in NEGATIVES:
-            raise MisuseError(
-                f"no negative case has the name {negative!r}{suggestion(negative, NEGATIVES)}"
-            )
+        require_known("negative case", negative, NEGATIVES)
     scenario = Scenario(
         seed=seed,
         topology=None if negatives else "demo",

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.errors import MisuseError
-from tallystick.settings import suggestion
+from tallystick.names import suggestion
 
 if TYPE_CHECKING:
     from tallystick.coordinates.results import Finding, SubjectCheck

@@ -264,6 +264,8 @@ def test_a_path_that_cannot_be_is_misuse(tallystick, words):
         ),
         (("simulate", "--scenario", "log_status", "--negative", "purge"), "leave out --fault"),
         (("simulate", "--topology", "ring", "--output", "-"), "'ring'"),
+        (("rules", "LSN_ORDER"), "did you mean 'lsn_order'?"),
+        (("alerts", "list"), "expected the queue of alerts of an audit, there is no file"),
         (("campaign", "--seeds", "9:3"), "expected 0 <= A < B, found '9:3'"),
         (("campaign", "--seeds", "some"), "found 'some'"),
         (("campaign", "--seeds", f"{10**30}:{10**30 + 1}"), "expected 0 <= A < B"),

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from tallystick.alerts.alert import Alert
 from tallystick.errors import MisuseError
-from tallystick.settings import suggestion
+from tallystick.names import suggestion
 
 NAMES = sorted(m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_"))
 
