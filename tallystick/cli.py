@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable
 from typing import Annotated, Any, cast
 
 import typer
@@ -43,6 +42,8 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    # Rich's tables cut the names of options on 80 columns, in a pipe too.
+    rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 
@@ -64,20 +65,16 @@ def _options(
     """Audits that binary logs, relay logs, GTID sets and replication info of MySQL agree."""
 
 
-def _help_of(command: Callable[..., None]) -> str:
-    """A docstring with one line to a paragraph, so that the terminal's width breaks it."""
-    paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-
-
 for command in (
     demo.demo,
     audit.audit,
     rebuild.rebuild,
+    incidents.retire,
     check.check,
     certify.certify,
     answers.where,
     answers.diff,
+    answers.ready,
     doctor.doctor,
     journal.collect,
     journal.journal,
@@ -85,10 +82,8 @@ for command in (
     fleet.load,
     tail.tail,
     relay_logs.relay_logs,
-    incidents.retire,
     offline.replay,
     offline.report,
-    answers.ready,
     serve.serve,
     offline.campaign,
     chaos.chaos,
@@ -96,11 +91,19 @@ for command in (
     reference.faults,
     reference.config,
 ):
-    app.command(help=_help_of(command))(command)
-app.add_typer(alerts.app, name="alerts")
-app.add_typer(broker.app, name="broker")
-app.add_typer(incidents.app, name="incidents")
-app.add_typer(lab.app, name="lab")
+    app.command()(command)
+for name, group in (
+    ("alerts", alerts.app),
+    ("broker", broker.app),
+    ("incidents", incidents.app),
+    ("lab", lab.app),
+):
+    app.add_typer(group, name=name, short_help=group.info.help)
+# A list of commands has these whole, and would cut the first sentence of a docstring.
+for group in (app, alerts.app, broker.app, incidents.app, lab.app):
+    for registered in group.registered_commands:
+        sentence, _, _ = (inspect.getdoc(registered.callback) or "").partition("\n\n")
+        registered.short_help = " ".join(sentence.split())
 
 
 def main() -> None:

@@ -127,11 +127,6 @@ def _run(command: Callable[[], int]) -> int:
     except BrokenPipeError:
         _drop_standard_output()
         return ExitCode.CLOSED_PIPE
-    except SystemExit as error:
-        # Rich ends the process by itself, with 1, where nobody reads a help: a verdict here.
-        if not isinstance(error.__context__, BrokenPipeError):
-            raise
-        return ExitCode.CLOSED_PIPE
     except OSError as error:
         return _refused_by_the_system(error)
     except Exception as error:  # noqa: BLE001  the last resort: a verdict must not be read into it

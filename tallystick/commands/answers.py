@@ -138,7 +138,7 @@ def diff(
 
 def ready(
     *,
-    purpose: Annotated[Purpose, typer.Argument(help="For what.", metavar="backup|clone|failover")],
+    purpose: Annotated[Purpose, typer.Argument(help="For what.", metavar="PURPOSE")],
     instance: Annotated[str, typer.Argument(help="Which one.", metavar="INSTANCE")],
     max_age: Annotated[
         float,

@@ -26,7 +26,9 @@ def certify(
     *,
     path: Annotated[
         Path | None,
-        typer.Argument(help="The backup: its directory, or a file with its coordinates."),
+        typer.Argument(
+            help="The backup: its directory, or a file with its coordinates.", metavar="PATH"
+        ),
     ] = None,
     journal: Annotated[
         list[str] | None,

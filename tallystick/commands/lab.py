@@ -152,7 +152,9 @@ def load(
 
 @app.command()
 def fault(
-    name: Annotated[str | None, typer.Argument(help="The fault; --list shows all.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="The fault; --list shows all.", metavar="NAME")
+    ] = None,
     *,
     on: Annotated[
         str | None, typer.Option("--on", help="The server it happens to.", metavar="SERVER")

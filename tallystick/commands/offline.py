@@ -38,7 +38,10 @@ def replay(
     *,
     file: Annotated[
         list[str],
-        typer.Argument(help="A journal as JSON Lines, or compressed by gzip; - is standard input."),
+        typer.Argument(
+            help="A journal as JSON Lines, or compressed by gzip; - is standard input.",
+            metavar="FILE",
+        ),
     ],
     history_goes_on: Annotated[
         bool,
@@ -78,7 +81,9 @@ def replay(
 
 def report(
     *,
-    directory: Annotated[Path, typer.Argument(help="A run: it holds the tables.")],
+    directory: Annotated[
+        Path, typer.Argument(help="A run: it holds the tables.", metavar="DIRECTORY")
+    ],
     at: Annotated[
         datetime | None,
         typer.Option(help="As of this time, UTC, in the journal's clock.", formats=_TIMES),

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def rules(
-    name: Annotated[str | None, typer.Argument(help="One rule, in full.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One rule, in full.", metavar="NAME")] = None,
     json: Json = False,
 ) -> None:
     """List what is checked, or print one entry: claim, why, documents, remedy."""
@@ -39,7 +39,7 @@ def rules(
 
 
 def faults(
-    name: Annotated[str | None, typer.Argument(help="One fault, in full.")] = None,
+    name: Annotated[str | None, typer.Argument(help="One fault, in full.", metavar="NAME")] = None,
     json: Json = False,
 ) -> None:
     """List the faults that can be injected, and the rules that each breaks."""

@@ -23,7 +23,9 @@ def serve(
     *,
     directory: Annotated[
         Path | None,
-        typer.Argument(help="A run: it holds the tables. Default: the audit in the state."),
+        typer.Argument(
+            help="A run: it holds the tables. Default: the audit in the state.", metavar="DIRECTORY"
+        ),
     ] = None,
     listen: Annotated[
         str, typer.Option(help="Where the page is; port 0 is any free one.", metavar="ADDRESS:PORT")

@@ -86,6 +86,18 @@ def test_help_leaves_its_lines_to_the_terminal(tallystick):
     assert not any(line.strip().endswith("Nothing is") for line in lines)
 
 
+@pytest.mark.parametrize("columns", ["60", "80"])
+@pytest.mark.parametrize("command", ["", "simulate", "audit", "ready", "incidents"])
+def test_help_cuts_nothing(tallystick, monkeypatch, command, columns):
+    """Names of options and first sentences are whole, also on a narrow terminal and in a pipe."""
+    monkeypatch.setenv("COLUMNS", columns)
+    out = tallystick(*command.split(), "--help").out
+    assert "…" not in out
+    assert "..." not in out.replace("[ARGS]...", "")
+    if command == "simulate":
+        assert "--no-preserve-commit-order" in out
+
+
 def test_replay_reports_all_bad_lines_at_once(tallystick, tmp_path):
     """Each with what is wrong with it; the twentieth is the last."""
     lines = EXAMPLE.splitlines()
