@@ -5,7 +5,6 @@ The tree:
     AuditError
     ├── GtidSetParseError (ValueError)   text or bytes that are no GTID, no GTID set
     ├── CoordinateError (ValueError)     coordinates, GNOs or LSNs out of range or not comparable
-    ├── LogStatusError (ValueError)      a log_status row that cannot be read
     ├── JournalError (ValueError)        a journal event that cannot be read
     │   └── BlockError                   a block of events that cannot be decoded
     ├── StateError                       saved state of an audit that cannot be read
@@ -29,10 +28,6 @@ class GtidSetParseError(AuditError, ValueError):
 
 class CoordinateError(AuditError, ValueError):
     """A file name, position, GNO or LSN is out of range, or two of them are not comparable."""
-
-
-class LogStatusError(AuditError, ValueError):
-    """A performance_schema.log_status row cannot be read."""
 
 
 class JournalError(AuditError, ValueError):
