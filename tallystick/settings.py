@@ -44,6 +44,13 @@ ALERT_PREFIX = "TALLYSTICK_ALERT_"
 """Values of an alert, in the environment of a command that it is handed to."""
 _NOT_SHOWN = frozenset({"spark_properties", "kafka"})
 """Settings that are not shown where they are not fit: they may hold a secret."""
+_FORMS = {
+    "bootstrap_servers": "HOST:PORT, several with commas between them",
+    "topic_prefix": "1 to 200 letters, digits, dots, underscores and hyphens",
+    "spark_memory": "a number and m or g, as 2g",
+    "page_url": "a URL with http or https, without a user",
+}
+"""What the settings with a pattern are, in words."""
 _SECRET = re.compile("secret|password|token", re.IGNORECASE)
 
 Origin = Literal["flag", "environment", "file", "default"]
@@ -350,7 +357,10 @@ def _sentence(error: ValidationError, origins: Mapping[str, Origin]) -> str:
         "default": name,
     }[origin]
     message = first["msg"].removeprefix("Value error, ")
-    found = str(first["input"])
+    if first["type"] == "string_pattern_mismatch":
+        message = f"expected {_FORMS[name]}"
+    given = first["input"]
+    found = ", ".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
     # Of an address with a user a password may be part.
     shown = "" if "@" in found or name in _NOT_SHOWN else f", found {found[:80]!r}"
     return f"{where}: {message[:1].lower()}{message[1:]}{shown}"

@@ -37,7 +37,8 @@ def by_log(log: GroupLog, instance_id: str, file: str, position: int) -> Located
     groups = log.at(instance_id, file, position)
     if not groups:
         files = log.files_of(instance_id)
-        known = f"; it has groups of {files[0]} to {files[-1]}" if files else ""
+        ends = dict.fromkeys((*files[:1], *files[-1:]))
+        known = f"; it has groups of {' to '.join(ends)}" if ends else ""
         return Located(GtidSet.EMPTY, f"the journal has no group there{known}", is_exact=False)
     texts = []
     for group in groups:

@@ -149,6 +149,17 @@ def test_a_position_is_in_the_group_whose_events_are_there(number):
     assert narrowed
 
 
+@fleets
+def test_where_no_group_is_the_files_that_have_some_are_named(number):
+    """The first and the last one, each once."""
+    journals, log, _, _ = played(number)
+    for name in journals:
+        names = log.files_of(name)
+        text = by_log(log, name, "nowhere.000001", 4).text
+        known = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        assert text == f"the journal has no group there; it has groups of {known}"
+
+
 def builder() -> BlockBuilder:
     return BlockBuilder("a")
 

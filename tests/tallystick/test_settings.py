@@ -200,4 +200,20 @@ def test_a_bad_flag_is_misuse(tallystick):
     """A flag's unfit value is quoted under the flag's name."""
     ran = tallystick("replay", "x", "--disable", "no_such")
     assert (2, "") == (ran.code, ran.out)
-    assert "--disable: no rule has the name 'no_such'" in ran.err
+    assert "--disable: no rule has the name 'no_such', found 'no_such'\n" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "said"),
+    [
+        ("bootstrap_servers", "db1", "expected HOST:PORT, several with commas between them"),
+        ("topic_prefix", "a b", "expected 1 to 200 letters, digits, dots, underscores and hyphens"),
+        ("spark_memory", "2 GB", "expected a number and m or g, as 2g"),
+        ("page_url", "db1", "expected a URL with http or https, without a user"),
+    ],
+)
+def test_a_form_is_said_in_words(tallystick, monkeypatch, name, value, said):
+    """Not as a pattern."""
+    monkeypatch.setenv(f"TALLYSTICK_{name.upper()}", value)
+    ran = tallystick("config")
+    assert f"tallystick: TALLYSTICK_{name.upper()}: {said}, found {value!r}\n" == ran.err
