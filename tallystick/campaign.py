@@ -167,13 +167,12 @@ class CampaignResult:
         return all(seed.is_right for seed in self.seeds)
 
 
-def scenario_of(seed: int, faults: Sequence[str] | None = None, negatives: bool = True) -> Scenario:
+def scenario_of(seed: int, faults: Sequence[str] | None = None) -> Scenario:
     """The scenario of a seed: odd ones are faulty, all faults in turn; even ones are healthy.
 
     Args:
         seed: Decides everything.
         faults: Names of the faults to take in turn; None: all, empty: none.
-        negatives: Whether healthy fleets do what looks wrong.
 
     Raises:
         ValueError: A fault is not known.
@@ -200,7 +199,7 @@ def scenario_of(seed: int, faults: Sequence[str] | None = None, negatives: bool 
         acts=is_lively,
         fault=None if fault is None else fault.name,
     )
-    if fault is not None or not negatives:
+    if fault is not None:
         return scenario
     turn = list(NEGATIVES)
     scenario = _with_negative(scenario, turn[seed // 2 % len(turn)])
@@ -249,17 +248,14 @@ def judge_seed(history: History, disabled: frozenset[str] = frozenset()) -> Seed
     )
 
 
-def run_campaign(
-    seeds: Iterable[int], faults: Sequence[str] | None = None, negatives: bool = True
-) -> CampaignResult:
+def run_campaign(seeds: Iterable[int], faults: Sequence[str] | None = None) -> CampaignResult:
     """Simulate and audit every seed.
 
     Args:
         seeds: Each is a fleet of its own.
         faults: Names of the faults that odd seeds take in turn; None: all, empty: none.
-        negatives: Whether healthy fleets do what looks wrong.
     """
-    return run_scenarios(scenario_of(seed, faults, negatives) for seed in seeds)
+    return run_scenarios(scenario_of(seed, faults) for seed in seeds)
 
 
 def run_scenarios(scenarios: Iterable[Scenario]) -> CampaignResult:

@@ -16,9 +16,9 @@ _MYSQLBINLOG: Final = "mysqlbinlog -v --base64-output=DECODE-ROWS"
 _LINES: Final = 40
 
 
-def sql(text: str, on: str = _HERE, needs: tuple[str, ...] = ()) -> Statement:
+def sql(text: str, on: str = _HERE) -> Statement:
     """A statement, by default for the finding's instance."""
-    return Statement(on, text, needs)
+    return Statement(on, text)
 
 
 # Sets of GTIDs, by the value of a finding that has them
@@ -45,8 +45,8 @@ def groups(value: str = "witness", on: str = _HERE) -> Statement:
     )
 
 
-def fetched(value: str = "witness", on: str = _HERE) -> tuple[Statement, ...]:
-    """The server fetches GTIDs from the finding's instance, by a channel that is removed then."""
+def fetched(on: str) -> tuple[Statement, ...]:
+    """A server fetches the witness from the finding's instance, by a channel, removed then."""
     channel = "FOR CHANNEL 'fetch';"
     return (
         sql(
@@ -56,7 +56,7 @@ def fetched(value: str = "witness", on: str = _HERE) -> tuple[Statement, ...]:
             on,
         ),
         sql(f"START REPLICA {channel}", on),
-        sql(f"SELECT WAIT_FOR_EXECUTED_GTID_SET({{{value}:sql}});", on),
+        sql("SELECT WAIT_FOR_EXECUTED_GTID_SET({witness:sql});", on),
         sql(f"STOP REPLICA {channel}", on),
         sql(f"RESET REPLICA ALL {channel}", on),
     )
@@ -65,18 +65,18 @@ def fetched(value: str = "witness", on: str = _HERE) -> tuple[Statement, ...]:
 # Coordinates: one value "file:position", or a file and a position
 
 
-def events_from(value: str = "at", on: str = _HERE) -> Statement:
+def events_from(value: str) -> Statement:
     """The events of a log file from a coordinate on."""
     return Statement(
-        on,
+        _HERE,
         f"{_MYSQLBINLOG} --start-position={{{value}:position}} {{{value}:file}} | head -n {_LINES}",
     )
 
 
-def events_until(value: str, on: str = _HERE) -> Statement:
+def events_until(value: str) -> Statement:
     """The events of a log file before a coordinate."""
     return Statement(
-        on,
+        _HERE,
         f"{_MYSQLBINLOG} --stop-position={{{value}:position}} {{{value}:file}} | tail -n {_LINES}",
     )
 

@@ -22,8 +22,6 @@ from tallystick.producers.mysql.settings import LOOPBACK
 from tallystick.producers.mysql.statements import Refused, Row, Session
 
 if TYPE_CHECKING:
-    from pymysql.connections import Connection
-
     from tallystick.producers.mysql.settings import ServerSettings
 
 LOG_STATUS = (
@@ -60,19 +58,12 @@ class Collector:
     Not for several threads: a second collection on a server may not begin before the first ended.
 
     Args:
-        settings: The server.
-        connection: One that is there already; without it one is made when it is needed.
-        dialect: That connection's.
+        settings: The server; it is connected to when it is asked.
     """
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        connection: Connection[Any] | None = None,
-        dialect: Dialect | None = None,
-    ) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self.settings = settings
-        self._session = Session(settings, connection, dialect)
+        self._session = Session(settings)
 
     def close(self) -> None:
         """End the session."""

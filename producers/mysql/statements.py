@@ -44,19 +44,12 @@ class Session:
 
     Args:
         settings: The server.
-        connection: One that is there already.
-        dialect: That connection's.
     """
 
-    def __init__(
-        self,
-        settings: ServerSettings,
-        connection: Connection[Any] | None = None,
-        dialect: Dialect | None = None,
-    ) -> None:
+    def __init__(self, settings: ServerSettings) -> None:
         self._settings = settings
-        self._connection = connection
-        self._dialect = dialect
+        self._connection: Connection[Any] | None = None
+        self._dialect: Dialect | None = None
         self._abandoned = 0
         """The server's number of a session that we gave up and that may still wait there."""
 

@@ -309,20 +309,16 @@ class Fleet:
         return variables
 
 
-def simulate(
-    scenario: Scenario, hooks: FaultHooks | None = None, *, is_cured: bool = False
-) -> History:
+def simulate(scenario: Scenario, *, is_cured: bool = False) -> History:
     """Run a scenario from its first start to its last heartbeats.
 
     Args:
         scenario: What to simulate.
-        hooks: The fault; None: the one that the scenario names.
         is_cured: Whether what the scenario's fault breaks is healed once a collection has shown it.
     """
-    if is_cured and scenario.fault is not None:
-        hooks = fault = faults.make_fault(scenario.fault)
-    fleet = Fleet(scenario, hooks)
-    if is_cured:
+    fault = None if scenario.fault is None else faults.make_fault(scenario.fault)
+    fleet = Fleet(scenario, fault)
+    if is_cured and fault is not None:
         fleet.schedule(fleet.fault_at, None, cures.schedule, fault)
     interval = scenario.collection_interval_ms * 1_000
     moments = list(range(fleet.start_ts + interval, fleet.load_ends_at, interval))

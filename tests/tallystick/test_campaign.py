@@ -42,7 +42,6 @@ def test_even_seeds_are_healthy_and_most_of_them_look_odd() -> None:
     scenarios = [scenario_of(seed) for seed in range(0, 100, 2)]
     assert {scenario.fault for scenario in scenarios} == {None}
     assert sum(bool(scenario.negatives) for scenario in scenarios) > 40
-    assert not any(scenario_of(seed, negatives=False).negatives for seed in range(0, 100, 2))
 
 
 def test_a_seed_always_gives_the_same_scenario_and_chosen_faults_alone() -> None:
