@@ -154,7 +154,7 @@ def the_disk_of_a_replica_is_full(told: Story, is_lost: bool) -> None:
         copied = {name: event[name] for name in ("log_pos", "gtid", "query") if name in event}
         relay.event(event["type"], event["length"], server_id=1, **copied)
     replica.administer("reconnect")
-    relay.open(2)
+    relay.rotate()
     relay.source = None
     replica.receive(skip=(4,) if is_lost else ())
     replica.apply()

@@ -158,11 +158,19 @@ def test_replay_reads_gzip_and_a_byte_order_mark(tallystick, stdin, tmp_path):
 def test_the_end_of_a_history_that_goes_on_shows_nothing(tallystick, tmp_path):
     """A source whose records are still on their way has not lost what its replica has."""
     lines = (ROOT / "tests/real_journals/reset_and_change_source.jsonl").read_text().splitlines()
-    owners = [json.loads(line)["instance"] for line in lines]
-    source = owners[0]
-    last = max(n for n, owner in enumerate(owners) if owner == source)
-    early = [line for n, line in enumerate(lines) if owners[n] != source or n < last * 0.6]
-    (tmp_path / "j").write_text("\n".join(early))
+    records = [json.loads(line) for line in lines]
+    source = records[0]["instance"]
+    last = max(n for n, record in enumerate(records) if record["instance"] == source)
+    early = [r for n, r in enumerate(records) if r["instance"] != source or n < last * 0.6]
+    (tmp_path / "j").write_text("\n".join(map(json.dumps, early)))
+    # The source has not answered what others were asked later.
+    assert tallystick("replay", "j").code == 3
+    nobody_asked = [
+        {name: value for name, value in record.items() if name != "requested_at"}
+        for record in early
+        if record["kind"] != "observer"
+    ]
+    (tmp_path / "j").write_text("\n".join(map(json.dumps, nobody_asked)))
     assert tallystick("replay", "j").code == 1
     ran = tallystick("replay", "j", "--history-goes-on", "--json")
     assert ran.code == 3
