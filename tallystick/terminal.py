@@ -46,24 +46,31 @@ class _Console(Console):
 
 @final
 class _Notices(io.TextIOBase):
-    """Standard error. A disk that is full of notices changes nothing of how a command ends."""
+    """Standard error. A disk that is full of notices changes nothing of how a command ends.
+
+    As it is when this is made: while progress is shown, rich puts itself in its place, and would
+    be handed what it has written itself.
+    """
+
+    def __init__(self) -> None:
+        self._stream = sys.stderr
 
     @property
     def encoding(self) -> str:  # type: ignore[override]
-        return sys.stderr.encoding
+        return self._stream.encoding
 
     def isatty(self) -> bool:
-        return sys.stderr.isatty()
+        return self._stream.isatty()
 
     def fileno(self) -> int:
-        return sys.stderr.fileno()
+        return self._stream.fileno()
 
     def write(self, text: str) -> int:
-        self._try(lambda: sys.stderr.write(text))
+        self._try(lambda: self._stream.write(text))
         return len(text)
 
     def flush(self) -> None:
-        self._try(sys.stderr.flush)
+        self._try(self._stream.flush)
 
     def _try(self, act: Callable[[], object]) -> None:
         try:
@@ -72,7 +79,7 @@ class _Notices(io.TextIOBase):
             raise  # as of standard output: nobody watches
         except OSError:
             # What is left in buffers would fail once more when Python ends.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self._stream.fileno())
 
 
 def _console(*, stderr: bool) -> Console:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import pty
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
 
@@ -89,3 +93,34 @@ def test_a_long_line_goes_on_below_indented_deeper(capsys, monkeypatch):
     assert all(len(each) <= 40 for each in (first, *below))
     assert sentence.split() == " ".join((first, *below)).split()
     assert command == last
+
+
+SHOWS_PROGRESS = """
+import time
+from tallystick import terminal
+with terminal.progress("first") as progress:
+    terminal.notice("a notice")
+    time.sleep(0.3)  # the line is written anew twelve times a second
+    progress.done("it is over")
+terminal.show("the result")
+"""
+
+
+def test_progress_on_a_terminal_ends():
+    """Rich puts itself in the place of standard error: it must not be handed what it writes."""
+    reader, terminal = pty.openpty()
+    with subprocess.Popen(
+        [sys.executable, "-c", SHOWS_PROGRESS],
+        env={**os.environ, "TERM": "xterm", "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdout=terminal,
+        stderr=terminal,
+    ) as process:
+        os.close(terminal)
+        try:
+            assert 0 == process.wait(timeout=60)
+        finally:
+            process.kill()
+    printed = os.read(reader, 65_536).decode()
+    os.close(reader)
+    for text in ("tallystick: a notice", "first", "tallystick: it is over", "the result"):
+        assert text in printed
