@@ -1198,6 +1198,16 @@ class TestSourceCoordinateValid:
         source.status(f"{A}:1-3", purged=f"{A}:1-3")
         assert names(audit(source, replica)) == ["source_coordinate_valid"]
 
+    def test_a_place_is_found_wrong_once(self):
+        """Also when another one was in between."""
+        source, replica = fleet_of_two()
+        for more in (1, 2, 1):
+            at = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(1) + more}
+            replica.status("", replica.says(source, auto_position=False, **at))
+            source.status(f"{A}:1-3")
+        found = [one for one in audit(source, replica).findings if "source_coord" in one.rule]
+        assert [one.data["position"] for one in found] == [end_of(1) + 1, end_of(1) + 2]
+
 
 class TestPurgedNotNeeded:
     """Rule 70."""
@@ -2272,6 +2282,22 @@ class TestRelayMirrorsSource:
         source.log("", "", "")
         replica.receive(source, (1, ""), (3, ""))
         assert names(self.row(source, replica)) == ["relay_mirrors_source"]
+
+    def test_an_anonymous_group_may_be_one_whose_place_is_not_known(self):
+        source, replica = fleet_of_two(groups=0)
+        source.log("", "", "")
+        replica.receive(source, (1, ""), (-1, ""), (3, ""))
+        assert names(self.row(source, replica)) == []
+
+    def test_what_was_found_as_omitted_is_not_found_again(self):
+        """A source that is asked anew is expected to send it: it is missing as before."""
+        source, replica = fleet_of_two(groups=5)
+        replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
+        replica.status(f"{A}:1:3", replica.says(source, f"{A}:1:3"))
+        replica.boot()
+        replica.receive(source, (4, f"{A}:4"), (5, f"{A}:5"))
+        output = self.row(source, replica, f"{A}:1:3-5", f"{A}:1:3-5")
+        assert [one.witness for one in output.findings] == [f"{A}:2"]
 
     def test_groups_that_a_crash_took_back_were_queued_rightly(self):
         """They were the source's when queued; what was not queued then cannot come any more."""

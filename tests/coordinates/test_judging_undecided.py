@@ -112,6 +112,17 @@ def unexplained_while_a_relay_log_is_unseen() -> Journal:
     return journal
 
 
+def table_beside(**told: str) -> Build:
+    """mysql.gtid_executed has a GTID that may be owned by a session or prepared."""
+
+    def build() -> Journal:
+        journal = source()
+        journal.row(gtid_executed_table=f"{UUID_A}:1-4", **told)
+        return journal
+
+    return build
+
+
 def read_of_another_name() -> Journal:
     """The status names the files of another source than the relay log."""
     journal, relay, _ = replica()
@@ -235,6 +246,8 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("owned_disjoint_from_executed", plain, "was not read", "instance"),
         ("gtid_table_within_executed", plain, "was not read", "instance"),
         ("gtid_table_within_executed", table_from_before_a_reset, "began anew", "instance"),
+        ("gtid_table_within_executed", table_beside(prepared_xa=""), "gtid_owned", "instance"),
+        ("gtid_table_within_executed", table_beside(gtid_owned=""), "prepared XA", "instance"),
         ("gtid_table_has_closed_files", plain, "was not read", "instance"),
         ("checkpoint_age_within_capacity", plain, "is not known", "instance"),
         ("binlog_files_form_range", plain, "was not read", "instance"),
@@ -598,6 +611,15 @@ def test_what_is_never_executed_is_found_however_often_rows_come(seconds: float)
         journal.wait(seconds)
     rule = "logged_eventually_executed"
     assert [broken.count(rule) for _, broken in found] == [int(is_due) for is_due, _ in found]
+
+
+def test_what_is_never_executed_is_found_once():
+    """And not again at each row that lacks it."""
+    journal = source(5, binlog_order_commits=False)
+    for _ in range(6):
+        local(journal.row())["gtid_executed"] = f"{UUID_A}:1-3:5"
+        journal.wait(4)
+    assert ["logged_eventually_executed"] == [one.rule for one in audit(journal).findings]
 
 
 def test_what_is_executed_at_the_next_row_was_under_way():

@@ -343,6 +343,22 @@ def test_a_group_without_a_gtid_is_none_of_those_to_end_with() -> None:
     assert names(recovery.run(*replayed, stop_gtid=f"{A}:6", **end)) == [STOP]
 
 
+@pytest.mark.parametrize("sees_image", [True, False])
+def test_what_the_image_brought_need_not_be_in_the_log(sees_image: bool) -> None:
+    """As what the source had purged."""
+    recovery = Recovery(sees_image=False)
+    recovery.summary["gtid_executed"] = f"{A}:1-2,{C}:1-9"
+    if sees_image:
+        tell(recovery.source, "image", **recovery.summary)
+    output = recovery.run(*gtids(3, 4, 5), executed=f"{A}:1-5,{C}:1-9")
+    assert names(output) == []
+
+
+def test_a_stop_file_without_a_position_is_no_stop() -> None:
+    output = Recovery().run(*gtids(3, 4, 5), stop_file="s-bin.000001")
+    assert names(output) == []
+
+
 @pytest.mark.parametrize(("tables", "is_open"), [(OTHERS, False), ([], True)])
 def test_a_table_that_the_recovery_does_not_name_is_not_known(
     tables: list[dict[str, Any]], is_open: bool

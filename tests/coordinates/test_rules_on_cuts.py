@@ -173,3 +173,11 @@ def test_what_the_journal_has_not_shown_accuses_nobody(name: str):
         for rule in ON_CUTS:
             for lacking in (one for one in rule.columns if one.startswith(COMPARED)):
                 assert not isinstance(ask(rule, columns | {lacking: None}), Broken), lacking
+
+
+@pytest.mark.parametrize(("name", "is_readable"), [("gtid_owned", True), ("gtid_purged", False)])
+def test_only_owned_gtids_have_the_threads_of_their_sessions(name: str, is_readable: bool):
+    """As the server prints them."""
+    columns = {"gtid_executed": f"{UUID_A}:1-3", name: f"{UUID_A}:4#17"}
+    answer = ask(RULES["gtid_text_wellformed"], columns)
+    assert isinstance(answer, Holds if is_readable else Broken)

@@ -58,6 +58,18 @@ def relay_position_matches_master_info__period(breaks: bool) -> Journal:
 
 
 @case()
+def relay_position_matches_master_info__at_the_next_row(breaks: bool) -> Journal:
+    """A coordinate that has grown since the row before is judged as that one was."""
+    journal, relay, more = replica(sync_source_info=1)
+    for at, group in enumerate(more[:2]):
+        relay.copy(group)
+        if not (at and breaks):
+            store(journal, relay)
+        journal.row()
+    return journal
+
+
+@case()
 def relay_position_matches_master_info__before_stored(breaks: bool) -> Journal:
     """What is stored is read, and what is read is flushed."""
     journal, relay, more = replica(sync_source_info=1)

@@ -341,6 +341,13 @@ def vp_only_in_empty_closed_zone(breaks: bool) -> Journal:
 
 
 @case()
+def vp_only_in_empty_closed_zone__open(breaks: bool) -> Journal:
+    """Empty, it is to be closed as well."""
+    closed = ("wait",) if breaks else ("close", "wait")
+    return zone("enter 1", "drop 1", *closed, "validity_point", *(() if breaks else ("open",)))
+
+
+@case()
 def engine_lock_budget(breaks: bool) -> Journal:
     journal = Journal()
     journal.start()

@@ -350,6 +350,17 @@ def trx_sys_redo_flushed(breaks: bool) -> Journal:
 
 
 @case()
+def trx_sys_redo_flushed__unlock(breaks: bool) -> Journal:
+    """Commits that waited for the lock move the page on when it is given up."""
+    journal = writing()
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    locked = {"lock": "tables", "session": 3}
+    journal.record("backup_lock", step="lock", lsn=LSN + breaks, **locked)
+    journal.record("backup_lock", step="unlock", lsn=LSN + 512, **locked)
+    return journal
+
+
+@case()
 def redo_status_agrees(breaks: bool) -> Journal:
     """Another session's SHOW GLOBAL STATUS sets variables while they are read; then not."""
     journal = writing()
