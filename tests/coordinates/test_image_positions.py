@@ -79,3 +79,29 @@ def test_of_another_source_since_the_last_row_nothing_is_said():
     result = audit(journal)
     assert _RULE not in [finding.rule for finding in result.findings]
     assert "image_read_unsure" in [seen.reason for seen in result.observations]
+
+
+@pytest.mark.parametrize(
+    ("lacks", "reason"),
+    [
+        ("relay log", "image_relay_unseen"),
+        ("channel", "image_relay_unseen"),
+        ("relay_log_file", "image_applied_unknown"),
+        ("slave_relay_log_info", "image_no_relay_info"),
+        ("slave_master_info", "image_no_master_info"),
+        ("gtid_executed", "image_no_set"),
+    ],
+)
+def test_an_image_that_lacks_something_is_undecided_and_not_accused(lacks, reason):
+    """It says why."""
+    journal, relay, _ = replica()
+    unseen = {"relay log": ["relay"], "channel": ["relay", "channel"]}.get(lacks, [])
+    journal.records = [one for one in journal.records if one["kind"] not in unseen]
+    named = positions(relay.coordinates, relay.coordinates)
+    summary = {"gtid_executed": None} if lacks == "gtid_executed" else {}
+    if lacks not in ("channel", *summary, "relay log"):
+        named[lacks] = None
+    image(journal, channels=[named], **summary)
+    result = audit(journal)
+    assert [] == result.broken
+    assert reason in {one.reason for one in result.observations if _RULE in one.rules}

@@ -29,7 +29,7 @@ from tests.support.journals import (
 )
 from tests.support.rule_cases import CASES as RULE_CASES
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
-from tests.support.rule_cases_of_channels import master_info, store
+from tests.support.rule_cases_of_channels import master_info, store, with_worker
 from tests.support.rule_cases_of_online_backup import engine_locks
 
 Build = Callable[[], Journal]
@@ -121,6 +121,12 @@ def table_beside(**told: str) -> Build:
         return journal
 
     return build
+
+
+def worker_beyond_4_gib() -> Journal:
+    """Of a relay log that is not known; the one that is names positions modulo 2^32."""
+    names = {"Relay_log_name": "host-relay.000001", "Checkpoint_relay_log_name": ""}
+    return with_worker(names | {"Master_log_pos": WRAP})
 
 
 def read_of_another_name() -> Journal:
@@ -286,6 +292,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("master_info_not_ahead_of_relay", gtid_only, "GTID_ONLY", "channel"),
         ("master_info_not_ahead_of_relay", read_of_another_name, "skipped", "channel"),
         ("relay_info_coordinates_paired", without_status, "was not read", "channel"),
+        ("worker_positions_end_groups", worker_beyond_4_gib, "modulo 2^32", "channel"),
         ("master_info_flush_points", without_status, "was not read", "channel"),
         ("master_info_flush_points", stopped_while_it_was_read, "while the answer", "channel"),
     ]

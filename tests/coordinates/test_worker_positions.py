@@ -77,3 +77,12 @@ def test_rows_without_coordinates_and_of_channels_that_are_gone():
     empty = worker_row(relay, Relay_log_name="", Relay_log_pos=0, Master_log_name="")
     row(journal, empty, far_away(relay) | {"Channel_name": "gone"})
     assert not audit(journal).broken
+
+
+def test_what_a_connection_before_has_read_is_read():
+    """A new one may begin further back."""
+    journal, relay, more = replica()
+    row(journal, worker_row(relay))
+    apply(journal, relay, more[0])
+    row(journal, worker_row(relay), Read_Source_Log_Pos=4)
+    assert "worker_positions_end_groups" not in audit(journal).broken

@@ -154,6 +154,28 @@ def backup_replica_positions_agree(breaks: bool) -> Journal:
 
 
 @case()
+def backup_replica_positions_agree__workers(breaks: bool) -> Journal:
+    """With several workers relay.info is a low-water mark."""
+    journal, relay, more = replica(3, replica_parallel_workers=0 if breaks else 4)
+    before = relay.coordinates
+    relay.copy(more[0])
+    journal.binlog.group(more[0][0]["gtid"], server_id=3)
+    return image(journal, channels=[positions(before, relay.coordinates)])
+
+
+@case()
+def backup_replica_positions_agree__statement(breaks: bool) -> Journal:
+    """Only a transaction of InnoDB writes relay.info with its commit."""
+    form = "rows" if breaks else "myisam"
+    [*_, group] = Journal("s", UUID_C, 3).begin().groups(3).groups(1, form).binlog.groups
+    journal, relay, _ = replica(3, replica_parallel_workers=0)
+    before = relay.coordinates
+    relay.copy(group)
+    journal.binlog.group(group[0]["gtid"], form, server_id=3)
+    return image(journal, channels=[positions(before, relay.coordinates)])
+
+
+@case()
 def backup_replica_positions_agree__set(breaks: bool) -> Journal:
     """What relay.info has passed, the image holds."""
     journal, relay, more = replica(3)
