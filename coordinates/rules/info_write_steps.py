@@ -44,7 +44,8 @@ INFO_WRITE_STEPS_COMPLETE = register(
             " another source."
         ),
         undecided_when=UNDECIDED_WHEN
-        + "; of a repository whose writes are not recorded none is demanded",
+        + "; of a repository whose writes are not recorded none is demanded, and none of a stop"
+        " of a thread that is not known to run",
         sources=("WL#2775, REQ-3 (ii) and (iii), REQ-5 (ii)",),
         remedy=(
             "Look into the error log for failed writes (a full disk, a lock on the table). Before"
@@ -67,9 +68,11 @@ _BY_ITSELF: Final = frozenset({"reconnect", "relay_purge"})
 """Actions of the threads, not of a statement: they may come while one still writes."""
 _ENDING: Final = frozenset({"reset", "reset_all"})
 """Actions after which the repositories are empty."""
-_STOPPED_BY: Final = {"receiver_stop": "stop_receiver", "applier_stop": "stop_applier"}
-"""Reason of a write to the action that stops the thread which writes."""
-_STARTED_AFTER: Final = {"start_receiver": "stop_receiver", "start_applier": "stop_applier"}
+_WRITES: Final = {_MASTER: "stop_receiver", _RELAY: "stop_applier"}
+"""Table to the action that stops the thread which writes it."""
+_LAST: Final = frozenset({"receiver_stop", "applier_stop"})
+"""Reasons for which a thread writes when it ends."""
+_STARTS: Final = {"start_receiver": "stop_receiver", "start_applier": "stop_applier"}
 """Action that starts a thread to the one that stops it."""
 
 
@@ -84,8 +87,9 @@ class InfoWriteSteps:
     """Channel to table and reason."""
     _since: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Channel to the action that demands them, and its moment."""
-    _stopped: list[tuple[str, str]] = field(default_factory=list)
-    """Channel, and the action that stops a thread which is stopped: it does nothing again."""
+    _running: list[tuple[str, str]] = field(default_factory=list)
+    """Channel, and the action that stops a thread which is known to run: of another it stops
+    nothing, and nothing is written."""
 
     def written(self, body: Mapping[str, Any]) -> None:
         """Take one ``info_write`` record."""
@@ -93,21 +97,18 @@ class InfoWriteSteps:
         if (table, channel) not in self._recorded:
             self._recorded.append((table, channel))
         this = table, body.get("reason")
-        stop = _STOPPED_BY.get(str(body.get("reason")))
-        if stop is not None:
-            self._stop(channel, stop)
+        if this[1] != "change_source" and table in _WRITES:  # by the thread itself
+            self._note(channel, _WRITES[table], is_running=this[1] not in _LAST)
         if channel in self._awaited:
             self._awaited[channel] = [one for one in self._awaited[channel] if one != this]
 
     def administered(self, channel: str, action: str, ts: int) -> None:
         """Take one ``channel`` record: what the previous one demanded has been written by now."""
-        if action in _BY_ITSELF or (channel, action) in self._stopped:
+        is_stop = action in _STARTS.values()
+        if action in _BY_ITSELF or (is_stop and (channel, action) not in self._running):
             return
-        if action in _STARTED_AFTER:
-            started = channel, _STARTED_AFTER[action]
-            self._stopped = [one for one in self._stopped if one != started]
-        elif action in _STARTED_AFTER.values():
-            self._stop(channel, action)
+        if is_stop or action in _STARTS:
+            self._note(channel, _STARTS.get(action, action), is_running=not is_stop)
         if action in _ENDING:
             self._awaited.pop(channel, None)
             return
@@ -119,9 +120,9 @@ class InfoWriteSteps:
             if (table, channel) in self._recorded
         ]
 
-    def _stop(self, channel: str, action: str) -> None:
-        if (channel, action) not in self._stopped:
-            self._stopped.append((channel, action))
+    def _note(self, channel: str, stop: str, *, is_running: bool) -> None:
+        others = [one for one in self._running if one != (channel, stop)]
+        self._running = [*others, (channel, stop)] if is_running else others
 
     def passed(self, requested_at: object) -> None:
         """A row was read that was asked for then: statements from before have ended."""

@@ -501,7 +501,7 @@ def applier_not_failed(breaks: bool) -> Journal:
 @case()
 def info_write_steps_complete(breaks: bool) -> Journal:
     journal, _, _ = replica()
-    _write_master(journal, "change_source")
+    _write_master(journal, "sync")
     journal.record("channel", channel="", action="stop_receiver")
     if not breaks:
         _write_master(journal, "receiver_stop")
@@ -522,7 +522,7 @@ def receiver_not_failed(breaks: bool) -> Journal:
 @case()
 def info_write_steps_complete__next_action(breaks: bool) -> Journal:
     journal, _, _ = replica()
-    _write_master(journal, "change_source")
+    _write_master(journal, "sync")
     journal.record("channel", channel="", action="stop_receiver")
     journal.record("channel", channel="", action="start_receiver" if breaks else "reset_all")
     return journal
@@ -532,7 +532,7 @@ def info_write_steps_complete__next_action(breaks: bool) -> Journal:
 def info_write_steps_complete__for_another_reason(breaks: bool) -> Journal:
     """The receiver synchronises its repository, and writes it once more when it is stopped."""
     journal, _, _ = replica()
-    _write_master(journal, "change_source")
+    _write_master(journal, "sync")
     journal.record("channel", channel="", action="stop_receiver")
     for reason in ("sync", "relay_rotate" if breaks else "receiver_stop", "sync"):
         _write_master(journal, reason)
@@ -565,7 +565,7 @@ def info_write_steps_complete__one_of_two(breaks: bool) -> Journal:
 def info_write_steps_complete__row_asked_for_before(breaks: bool) -> Journal:
     """The statement may go on while a row is read that was asked for before it."""
     journal, _, _ = replica()
-    _write_master(journal, "change_source")
+    _write_master(journal, "sync")
     before = journal.ts
     journal.record("channel", channel="", action="stop_receiver")
     journal.row(requested_at=journal.ts + 1 if breaks else before)
@@ -577,9 +577,21 @@ def info_write_steps_complete__row_asked_for_before(breaks: bool) -> Journal:
 def info_write_steps_complete__stopped_already(breaks: bool) -> Journal:
     """STOP REPLICA leaves a thread alone that is stopped, and writes nothing for it."""
     journal, _, _ = replica()
-    _write_master(journal, "change_source")
+    _write_master(journal, "sync")
     journal.record("channel", channel="", action="stop_receiver")
     _write_master(journal, "receiver_stop")
+    if breaks:
+        journal.record("channel", channel="", action="start_receiver")
+    journal.record("channel", channel="", action="stop_receiver")
+    journal.row(requested_at=journal.ts + 1)
+    return journal
+
+
+@case()
+def info_write_steps_complete__never_started(breaks: bool) -> Journal:
+    """Nor of one that was not started since the channel was set up."""
+    journal, _, _ = replica()
+    _write_master(journal, "change_source")
     if breaks:
         journal.record("channel", channel="", action="start_receiver")
     journal.record("channel", channel="", action="stop_receiver")
@@ -601,7 +613,7 @@ def info_write_steps_complete__stopped_by_itself(breaks: bool) -> Journal:
 def info_write_steps_complete__purge_between(breaks: bool) -> Journal:
     """The applier purges its relay log while the statement still writes."""
     journal, _, _ = replica()
-    _write_master(journal, "change_source")
+    _write_master(journal, "sync")
     journal.record("channel", channel="", action="stop_receiver")
     if breaks:
         journal.record("channel", channel="", action="start_receiver")
