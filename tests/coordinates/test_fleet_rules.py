@@ -617,6 +617,41 @@ class TestNoErrantGtids:
         reported = any("may have assigned" in observation_text(o) for o in output.observations)
         assert reported == (gtid == "")
 
+    def test_what_was_errant_is_no_more_while_the_source_lags(self):
+        """The source has fetched it, and is blamed now; what its source has is on its way."""
+        source, replica = fleet_of_two(groups=4)
+        lagging = Journal(source.clock, "l", C, 3)
+        lagging.boot()
+        lagging.open_file()
+        lagging.follow(source)
+        replica.follow(lagging)
+        for fetched, executed in (("", f"{A}:1-2"), (f",{B}:1", f"{A}:1-4")):
+            lagging.status(f"{A}:1-2{fetched}", lagging.says(source))
+            replica.status(f"{executed},{B}:1", replica.says(lagging))
+            lagging.status(f"{A}:1-2{fetched}", lagging.says(source))
+            source.status(f"{A}:1-4")
+        output = audit(source, lagging, replica)
+        assert [one.instance_id for one in output.findings] == ["r", "l"]
+        of_rule = [one for one in output.checks if one.check.rule == "no_errant_gtids"]
+        found = [one.check.outcome.value for one in of_rule if one.instance_id == "r"]
+        assert found == ["broken", "holds"]
+
+    def test_what_a_sources_source_has_executed_without_a_group_is_on_its_way(self):
+        """As that server's row shows; its log begins behind it."""
+        source, replica = fleet_of_two(groups=0, has_row=False)
+        lagging = Journal(source.clock, "l", C, 3)
+        lagging.boot()
+        lagging.open_file()
+        lagging.follow(source)
+        replica.follow(lagging)
+        for _ in range(2):
+            source.status(f"{A}:1-4")
+            lagging.status(f"{A}:1-2", lagging.says(source))
+            replica.status(f"{A}:1-4", replica.says(lagging))
+        source.status(f"{A}:1-4")
+        lagging.status(f"{A}:1-2", lagging.says(source))
+        assert names(audit(source, lagging, replica)) == []
+
     def test_own_writes_in_a_ring_are_on_their_way(self):
         """Two instances that follow each other: each may be ahead by its own writes."""
         source, replica = fleet_of_two()
@@ -1263,6 +1298,36 @@ class TestPurgedNotNeeded:
         source.time()
         texts = [observation_text(o) for o in audit(source, replica).observations if o.is_undecided]
         assert any("the source's gtid_purged of that time is not known" in text for text in texts)
+
+    @pytest.mark.parametrize("has", ["1", "1-2"])
+    def test_of_a_source_that_is_seen_later_the_first_row_bounds_what_it_had_purged(self, has):
+        """Its journal begins after the replica's row."""
+        clock = Clock()
+        source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+        replica.boot()
+        replica.open_file()
+        replica.follow(source)
+        replica.status(f"{A}:{has}", replica.says(source))
+        source.boot()
+        source.open_file(f"{A}:1-2")
+        source.status(f"{A}:1-3", purged=f"{A}:1-2")
+        output = audit(source, replica)
+        assert names(output) == []
+        [check] = [one.check for one in output.checks if one.check.rule == "purged_not_needed"]
+        assert check.reason == ("" if has == "1-2" else "source_purged_shown_later")
+
+    @pytest.mark.parametrize("purged", [f"{A}:1-2", f"{A}:1-3"])
+    def test_what_no_row_has_shown_yet_the_next_one_bounds(self, purged):
+        """The row before it, in which gtid_purged was not read, tells nothing."""
+        source, replica = fleet_of_two(has_row=False)
+        source.status(f"{A}:1-3", purged=None)
+        replica.status(f"{A}:1-2", replica.says(source))
+        source.time()
+        source.status(f"{A}:1-3", purged=purged)
+        output = audit(source, replica)
+        assert names(output) == []
+        [check] = [one.check for one in output.checks if one.check.rule == "purged_not_needed"]
+        assert check.reason == ("" if purged == f"{A}:1-2" else "source_purged_shown_later")
 
     def test_without_auto_position_nothing_is_asked_by_set(self):
         """Such a channel needs coordinates, not sets."""
@@ -2067,6 +2132,22 @@ class TestRelayMirrorsSource:
             if missing:
                 assert output.findings[0].witness == f"{A}:{missing}"
 
+    def test_what_was_in_a_file_that_nobody_knows_may_have_been_left_out(self):
+        """The journal of the source tells nothing of a file between two."""
+        source, replica = fleet_of_two()
+        source.end_file()
+        source.file += 1
+        source.open_file(f"{A}:1-5")
+        source.log(f"{A}:6")
+        replica.receive(source, *((n, f"{A}:{n}") for n in (1, 2, 3)))
+        replica.receive(source, (1, f"{A}:6"), file=3)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3:6"))
+        source.status(f"{A}:1-6")
+        output = audit(source, replica)
+        assert names(output) == []
+        [check] = [one.check for one in output.checks if one.check.rule == "relay_mirrors_source"]
+        assert check.reason == "file_between_forgotten"
+
     def test_an_older_group_again(self):
         """Only a new connection may go back; what follows is judged as before."""
         for connects in ("", "reconnect", "boot"):
@@ -2289,6 +2370,19 @@ class TestRelayMirrorsSource:
         replica.receive(source, (1, ""), (-1, ""), (3, ""))
         assert names(self.row(source, replica)) == []
 
+    @pytest.mark.parametrize("is_ring", [False, True])
+    def test_an_anonymous_group_that_is_left_out_may_be_the_replicas_own(self, is_ring):
+        """In a ring its own come back to it, and it ignores them."""
+        source, replica = fleet_of_two(groups=0)
+        if is_ring:
+            source.follow(replica)
+            source.status("", source.says(replica))
+        source.log("", "", "")
+        replica.receive(source, (1, ""), (3, ""))
+        replica.status("", replica.says(source))
+        source.status("", *([source.says(replica)] if is_ring else []))
+        assert names(audit(source, replica)) == ([] if is_ring else ["relay_mirrors_source"])
+
     def test_what_was_found_as_omitted_is_not_found_again(self):
         """A source that is asked anew is expected to send it: it is missing as before."""
         source, replica = fleet_of_two(groups=5)
@@ -2321,6 +2415,16 @@ class TestRelayMirrorsSource:
         replica.status(f"{A}:1", replica.says(source, f"{A}:1:4"))
         source.status(f"{A}:1:4")
         assert names(audit(source, replica)) == []
+
+    def test_groups_that_a_crash_took_back_before_the_next_file_is_there(self):
+        """The start has cut the file; how far it reached when they were queued counts."""
+        source, replica = fleet_of_two(auto_position=False)
+        replica.receive(source, (1, f"{A}:1"), (2, f"{A}:2"), (3, f"{A}:3"))
+        source.boot()
+        source.end_file(end_of(1))
+        replica.status("", replica.says(source))
+        source.time()
+        assert "relay_mirrors_source" not in names(audit(source, replica))
 
     @pytest.mark.parametrize(("size", "is_broken"), [(2**31, True), (2**32, False)])
     def test_a_file_of_more_than_four_gigabytes_may_have_the_group_elsewhere(self, size, is_broken):
@@ -2981,6 +3085,33 @@ class TestIsolatedWithinCluster:
         replica.status(f"{A}:1-3,{B}:1", replica.says(source, f"{A}:1-3"))
         source.status(f"{A}:1-5")
         assert names(audit(source, replica)) == ["no_errant_gtids"]
+
+    @pytest.mark.parametrize(("cluster", "is_followed"), [("one", True), ("two", False)])
+    def test_a_replica_of_another_cluster_is_none(self, cluster, is_followed):
+        """It names a server of its own cluster that has the same name."""
+        source, promoted, replica = fleet_after_failover(("one", "one", cluster))
+        output = audit(source, promoted, replica)
+        assert outcome_of(output) == "broken"
+        replica.follow(source, "other")
+        replica.status("", replica.says(source, "", channel="other"))
+        source.status(f"{A}:1-5")
+        promoted.status(f"{A}:1-3,{B}:1-2")
+        replica.time()
+        output = audit(source, promoted, replica)
+        assert outcome_of(output) == ("holds" if is_followed else "broken")
+
+    def test_who_has_nothing_that_was_made_here_is_no_member(self):
+        """It has what both have of a server that is gone."""
+        source, promoted, replica = fleet_after_failover()
+        stranger = Journal(source.clock, "q", "eeeeeeee-0000-0000-0000-000000000005", 4)
+        stranger.boot(cluster="one")
+        stranger.open_file()
+        for event in (one for one in source.fleet_events if one.kind is FleetEventKind.STATUS):
+            event.body["gtid_executed"] += f",{OTHER}:1-3"
+        stranger.status(f"{OTHER}:1-3")
+        source.status(f"{A}:1-5,{OTHER}:1-3")
+        [finding] = audit(source, promoted, replica, stranger).findings
+        assert finding.data["members"] == ["r", "t"]
 
     def test_a_source_whose_replica_is_not_observed_may_not_be_isolated(self):
         """Between them may be a server that is not in the fleet."""
