@@ -85,3 +85,57 @@ def test_a_transaction_left_out_of_the_file_before(position: int, is_left_out: b
     assert result.broken == ["applied_exactly_once"] * is_left_out
     outcomes = {(one.rule, one.reason) for cut in result.cuts for one in cut.undecided}
     assert ("applied_exactly_once", "position_wrapped") not in outcomes
+
+
+def _receives(channels: dict[str, int]) -> tuple[Journal, dict[str, list[dict[str, object]]]]:
+    """A replica without GTIDs that has received four groups in each channel, of a server id.
+
+    Returns:
+        Its journal, and what each channel's row says when so many groups are applied.
+    """
+    replica = Journal("a", UUID_B, 2, gtid_mode="OFF").begin()
+    applied: dict[str, list[dict[str, object]]] = {}
+    uuids = {name: f"{UUID_C[:-1]}{server_id}" for name, server_id in channels.items()}
+    for name, uuid in uuids.items():
+        channel = {"channel": name, "source_uuid": uuid, "auto_position": False}
+        replica.record("channel", action="change_source", **channel)
+    for name, server_id in channels.items():
+        source = Journal("s", uuids[name], server_id).begin()
+        for stamp in range(1, 5):
+            source.binlog.group(None, original_commit_timestamp=stamp)
+        relay = replica.relay(name, f"relay-{server_id}")
+        relay.connect()
+        applied[name] = []
+        for group in [[], *source.binlog.groups]:
+            if group:
+                relay.copy(group)
+            assert relay.source is not None
+            at = {"Relay_Log_Pos": relay.end, "Exec_Source_Log_Pos": relay.source[1]}
+            applied[name].append(at)
+    return replica, applied
+
+
+def _row(journal: Journal, applied: dict[str, dict[str, object]]) -> None:
+    status = journal.replica_status()
+    for one in status:
+        one.update(applied[one["Channel_Name"]])
+    journal.row(replica_status=status)
+
+
+@pytest.mark.parametrize("is_passed", [False, True])
+def test_what_is_behind_the_executed_position_is_logged_in_any_order(is_passed: bool) -> None:
+    """A worker has committed the fourth; the third is under way until the position passes it."""
+    journal, applied = _receives({"": 3})
+    for stamp in (1, 2, 4):
+        journal.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
+    _row(journal, {"": applied[""][4 if is_passed else 2]})
+    assert _verdicts(journal) == ["UNDECIDED" if is_passed else "CONSISTENT"]
+
+
+def test_what_another_channel_has_still_to_apply_is_not_asked_of_this_one() -> None:
+    """Its source's files have the same names, and its groups end at the same positions."""
+    journal, applied = _receives({"": 3, "other": 4})
+    for stamp in range(1, 5):
+        journal.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
+    _row(journal, {"": applied[""][4], "other": applied["other"][0]})
+    assert _verdicts(journal) == ["CONSISTENT"] * 2

@@ -464,6 +464,27 @@ def applied_exactly_once__left_out(breaks: bool) -> Journal:
 
 
 @case()
+def applied_exactly_once__left_out_after_rows(breaks: bool) -> Journal:
+    """Rows at which nothing had followed the start yet settle nothing."""
+    journal, groups = _by_position(1, 2, 3, 4, 5, 6)
+    relay = journal.relays[""]
+    _restart(journal)
+    [before] = journal.replica_status()
+    journal.row(replica_status=[before], gtid_purged="")
+    relay.copy(groups[2])
+    applied = {name: before[name] for name in ("Relay_Log_Pos", "Exec_Source_Log_Pos")}
+    journal.row(replica_status=journal.replica_status(**applied), gtid_purged="")
+    if not breaks:
+        _execute(journal, None, groups[2])
+    _execute(journal, relay, groups[3])
+    journal.row(replica_status=journal.replica_status(), gtid_purged="")
+    for group in groups[4:]:
+        _execute(journal, relay, group)
+    journal.row(replica_status=journal.replica_status(), gtid_purged="")
+    return journal
+
+
+@case()
 def applied_exactly_once__statement(breaks: bool) -> Journal:
     """What no transaction protects may be repeated: WL#2775 foretells it."""
     form = "rows" if breaks else "myisam"
