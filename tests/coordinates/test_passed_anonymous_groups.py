@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tallystick.coordinates.values.binlog import WRAP
 from tests.support.journals import UUID_B, UUID_C, Journal, audit
 from tests.support.rule_cases_of_channels import applied_exactly_once__left_out
 
@@ -87,11 +88,17 @@ def test_a_transaction_left_out_of_the_file_before(position: int, is_left_out: b
     assert ("applied_exactly_once", "position_wrapped") not in outcomes
 
 
-def _receives(channels: dict[str, int]) -> tuple[Journal, dict[str, list[dict[str, object]]]]:
-    """A replica without GTIDs that has received four groups in each channel, of a server id.
+def _receives(
+    channels: dict[str, int], *, beyond: int = 0
+) -> tuple[Journal, dict[str, list[dict[str, object]]]]:
+    """A replica without GTIDs that has received four groups in each of its channels.
+
+    Args:
+        channels: The server id of each channel's source.
+        beyond: How many bytes more are in their files before these groups.
 
     Returns:
-        Its journal, and what each channel's row says when so many groups are applied.
+        Its journal, and what each channel's row says when the first is applied, the second, ….
     """
     replica = Journal("a", UUID_B, 2, gtid_mode="OFF").begin()
     applied: dict[str, list[dict[str, object]]] = {}
@@ -104,14 +111,12 @@ def _receives(channels: dict[str, int]) -> tuple[Journal, dict[str, list[dict[st
         for stamp in range(1, 5):
             source.binlog.group(None, original_commit_timestamp=stamp)
         relay = replica.relay(name, f"relay-{server_id}")
-        relay.connect()
+        relay.connect(position=beyond + source.binlog.groups[0][0]["start"])
         applied[name] = []
-        for group in [[], *source.binlog.groups]:
-            if group:
-                relay.copy(group)
-            assert relay.source is not None
-            at = {"Relay_Log_Pos": relay.end, "Exec_Source_Log_Pos": relay.source[1]}
-            applied[name].append(at)
+        for group in source.binlog.groups:
+            relay.copy(group)
+            end = beyond + group[-1]["start"] + group[-1]["length"]
+            applied[name].append({"Relay_Log_Pos": relay.end, "Exec_Source_Log_Pos": end})
     return replica, applied
 
 
@@ -119,17 +124,26 @@ def _row(journal: Journal, applied: dict[str, dict[str, object]]) -> None:
     status = journal.replica_status()
     for one in status:
         one.update(applied[one["Channel_Name"]])
+        one["Read_Source_Log_Pos"] = max(one["Read_Source_Log_Pos"], one["Exec_Source_Log_Pos"])
     journal.row(replica_status=status)
 
 
+@pytest.mark.parametrize("beyond", [0, WRAP])
 @pytest.mark.parametrize("is_passed", [False, True])
-def test_what_is_behind_the_executed_position_is_logged_in_any_order(is_passed: bool) -> None:
-    """A worker has committed the fourth; the third is under way until the position passes it."""
-    journal, applied = _receives({"": 3})
+def test_what_is_behind_the_executed_position_is_logged_in_any_order(
+    is_passed: bool, beyond: int
+) -> None:
+    """A worker has committed the fourth; the third is under way until the position passes it.
+
+    Beyond 4 GiB as well, where the begin of the connection tells which position is meant.
+    """
+    journal, applied = _receives({"": 3}, beyond=beyond)
     for stamp in (1, 2, 4):
         journal.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
-    _row(journal, {"": applied[""][4 if is_passed else 2]})
+    _row(journal, {"": applied[""][3 if is_passed else 1]})
     assert _verdicts(journal) == ["UNDECIDED" if is_passed else "CONSISTENT"]
+    reasons = [check.reason for check in audit(journal).cuts[-1].undecided]
+    assert ("applied_passed_unlogged" in reasons) == is_passed
 
 
 def test_what_another_channel_has_still_to_apply_is_not_asked_of_this_one() -> None:
@@ -137,5 +151,5 @@ def test_what_another_channel_has_still_to_apply_is_not_asked_of_this_one() -> N
     journal, applied = _receives({"": 3, "other": 4})
     for stamp in range(1, 5):
         journal.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
-    _row(journal, {"": applied[""][4], "other": applied["other"][0]})
+    _row(journal, {"": applied[""][3], "other": applied["other"][0]})
     assert _verdicts(journal) == ["CONSISTENT"] * 2
