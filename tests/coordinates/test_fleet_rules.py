@@ -3055,6 +3055,12 @@ class TestIsolatedWithinCluster:
         """With channels among themselves it stays open whose history goes on."""
         assert outcome_of(audit(*fleet_after_failover(new=""))) == "rest_may_lag"
 
+    def test_others_whose_source_is_not_observed_are_no_rest_that_may_lag(self):
+        """What they follow has their history."""
+        unseen = Journal(Clock(), "u", OTHER, 4)
+        output = audit(*fleet_after_failover(new="", follows=unseen))
+        assert outcome_of(output) == "holds"
+
     def test_what_all_have_of_a_server_that_is_gone_is_no_other_history(self):
         three = fleet_after_failover(new="")
         for event in (one for journal in three for one in journal.fleet_events):
@@ -3100,10 +3106,36 @@ class TestIsolatedWithinCluster:
         output = audit(source, promoted, replica)
         assert outcome_of(output) == ("holds" if is_followed else "broken")
 
+    @pytest.mark.parametrize("late", ["r", "t"])
+    def test_what_one_of_the_others_has_is_their_history(self, late):
+        """Whichever of them lags."""
+        three = fleet_after_failover()
+        [one] = [journal for journal in three if journal.name == late]
+        for event in one.fleet_events:
+            if event.kind is FleetEventKind.STATUS:
+                event.body["gtid_executed"] = f"{A}:1-3"
+        [finding] = [one for one in audit(*three).findings if one.rule == RULE]
+        assert (finding.instance_id, finding.data["theirs"]) == ("s", f"{B}:1-2")
+
+    def test_who_has_made_nothing_is_not_isolated(self):
+        """Whatever a member that never answered may have."""
+        source, promoted, replica = fleet_after_failover()
+        copy, silent = (
+            Journal(source.clock, name, uuid, number)
+            for number, (name, uuid) in enumerate((("q", OTHER), ("v", OTHER[:-1] + "5")), 4)
+        )
+        for journal in (copy, silent):
+            journal.boot(cluster="one")
+        copy.open_file()
+        copy.status(f"{A}:1-5")
+        source.status(f"{A}:1-5")
+        output = audit(source, promoted, replica, copy, silent)
+        assert (outcome_of(output), outcome_of(output, "q")) == ("member_unknown", "holds")
+
     def test_who_has_nothing_that_was_made_here_is_no_member(self):
         """It has what both have of a server that is gone."""
         source, promoted, replica = fleet_after_failover()
-        stranger = Journal(source.clock, "q", "eeeeeeee-0000-0000-0000-000000000005", 4)
+        stranger = Journal(source.clock, "q", OTHER[:-1] + "5", 4)
         stranger.boot(cluster="one")
         stranger.open_file()
         for event in (one for one in source.fleet_events if one.kind is FleetEventKind.STATUS):
@@ -3187,19 +3219,24 @@ def members_of_a_group(
     return three
 
 
-def group_that_goes_on(parts: list[str], makers: dict[int, str] | None = None) -> list[Journal]:
-    """Three members; the first makes the group's transactions, unless others do.
+def group_that_goes_on(
+    parts: list[str], makers: dict[int, str] | None = None, fourth: str | None = None
+) -> list[Journal]:
+    """Three members, or four; the first makes the group's transactions, unless others do.
 
     Args:
         parts: What the first and the second log, in this order, then what the third does between
             its rows.
         makers: Whose transactions are not the first's.
+        fourth: What a fourth logs with the first and the second.
     """
     clock = Clock()
-    three = [Journal(clock, n, u, i) for i, (n, u) in enumerate(zip("srt", (A, B, C), strict=True))]
-    ids = {journal.name: journal.server_id for journal in three}
+    named = zip("srtq", (A, B, C, OTHER), strict=True)
+    four = [Journal(clock, name, uuid, number) for number, (name, uuid) in enumerate(named)]
+    group = four if fourth is not None else four[:3]
+    ids = {journal.name: journal.server_id for journal in group}
     applier = {"channel": "group_replication_applier", "source_uuid": GROUP}
-    executed = dict.fromkeys("srt", GtidSet.EMPTY)
+    executed = dict.fromkeys(ids, GtidSet.EMPTY)
 
     def commits(journal: Journal, numbers: str) -> None:
         for gno in map(int, numbers.split()):
@@ -3208,19 +3245,21 @@ def group_that_goes_on(parts: list[str], makers: dict[int, str] | None = None) -
             executed[journal.name] |= GtidSet.parse(f"{GROUP}:{gno}")
 
     def rows() -> None:
-        for journal in three:
+        for journal in group:
             said = journal.says(None, "", **applier)
             journal.status(str(executed[journal.name]), said)
 
-    for journal in three:
+    for journal in group:
         journal.boot(group_replication_group_name=GROUP)
         journal.open_file()
-    for journal in three[:2]:
+    for journal in group[:2]:
         commits(journal, parts[0])
+    for journal in group[3:]:
+        commits(journal, fourth or "")
     for numbers in parts[1:]:
-        commits(three[2], numbers)
+        commits(group[2], numbers)
         rows()
-    return three
+    return group
 
 
 class TestResetOfAReplica:
@@ -3442,6 +3481,16 @@ class TestMembersOfAGroup:
             assert finding.data["members"] == ["r", "t"]
             assert finding.data["theirs"] == f"{GROUP}:3"
 
+    @pytest.mark.parametrize("who", ["r", "t"])
+    def test_what_one_of_the_others_has_was_not_written_outside_the_group(self, who):
+        """Whichever of them has fetched it."""
+        three = members_of_a_group("1-5", others="1-4")
+        [one] = [journal for journal in three if journal.name == who]
+        for event in one.fleet_events:
+            if event.kind is FleetEventKind.STATUS:
+                event.body["gtid_executed"] = f"{A}:1-5,{GROUP}:1-3"
+        assert outcome_of(audit(*three)) == "holds"
+
     def test_a_member_that_never_answered_may_have_it(self):
         output = audit(*members_of_a_group("1-5", others="", unseen=True))
         assert outcome_of(output) == "member_unknown"
@@ -3466,6 +3515,23 @@ class TestMembersOfAGroup:
         assert names(output) == []
         said = [one.check for one in output.checks if one.instance_id == "t"]
         assert [one.reason for one in said if one.rule == RULE and one.reason] == reasons
+
+    def test_a_member_that_never_answered_tells_nothing_of_what_another_passes_over(self):
+        """Those that have answered show it all the same."""
+        group = group_that_goes_on(["1 2 3 4 5", "1 2 4", "5"])
+        silent = Journal(group[0].clock, "q", OTHER, 4)
+        silent.boot(group_replication_group_name=GROUP)
+        finding = the_only(audit(*group, silent), RULE)
+        assert (finding.case, finding.witness) == ("left_out_in_group", f"{GROUP}:3")
+
+    @pytest.mark.parametrize(
+        ("fourth", "members"), [("1 2 3 4 5", ["q", "r"]), ("1 2 4 5 3", None)]
+    )
+    def test_what_comes_later_in_one_members_log_may_still_come(self, fourth, members):
+        """Appliers keep the order only of what rests on one another."""
+        group = group_that_goes_on(["1 2 3 4 5", "1 2 4", "5"], fourth=fourth)
+        found = [one.data["members"] for one in audit(*group).findings]
+        assert found == ([] if members is None else [members])
 
     @pytest.mark.parametrize("own", ["r", "t"])
     def test_what_a_member_makes_itself_comes_in_any_order(self, own):
