@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -314,6 +315,25 @@ class TestNoErrantGtids:
         found = [one.check for one in output.checks if one.check.rule == "no_errant_gtids"]
         assert names(output) == []
         assert found[-1].reason == ("" if has == "1-2" else "executed_of_former_source")
+
+    def test_of_what_came_before_the_journal_only_what_is_explained_by_nobody_is_in_doubt(self):
+        """The server that made one GTID has it, the source's source the other."""
+        source, replica = fleet_of_two()
+        lagging, former = Journal(source.clock, "l", C, 3), Journal(source.clock, "o", OTHER, 4)
+        for journal in (lagging, former):
+            journal.boot()
+            journal.open_file()
+        lagging.follow(source)
+        replica.follow(lagging)
+        of_one_that_is_gone = f"{OTHER[:-1]}5:1"
+        replica.status(f"{A}:1-3,{OTHER}:1,{of_one_that_is_gone}", replica.says(lagging))
+        lagging.status(f"{A}:1-3", lagging.says(source))
+        source.status(f"{A}:1-3,{of_one_that_is_gone}")
+        former.status(f"{OTHER}:1")
+        output = audit(former, source, lagging, replica)
+        assert names(output) == []
+        found = [one.check for one in output.checks if one.instance_id == "r"]
+        assert [""] == [one.reason for one in found if one.rule == "no_errant_gtids"]
 
     def test_gtids_of_a_former_source_hide_no_breach(self):
         """An errant GTID stays broken beside them."""
@@ -674,6 +694,23 @@ class TestNoErrantGtids:
         replica.status(f"{A}:1-3")
         finding = the_only(audit(source, replica), "no_errant_gtids")
         assert (finding.instance_id, finding.witness) == ("s", f"{A}:4")
+
+    def test_of_a_source_whose_journal_begins_anew_right_after_the_row_it_is_undecided(self):
+        """A RESET may hide in the gap: what the source had executed before it is not known."""
+        source, replica = fleet_of_two()
+        replica.status(f"{A}:1-3", replica.says(source))
+        source.status(f"{A}:1-3")
+        replica.log(f"{B}:1")
+        replica.status(f"{A}:1-3,{B}:1", replica.says(source))
+        source.gap()
+        source.open_file(f"{A}:1-3")
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        assert "source_log_unknown_then" in {seen.reason for seen in output.observations}
+        replica.status(f"{A}:1-3,{B}:1", replica.says(source))
+        source.status(f"{A}:1-3")
+        assert the_only(audit(source, replica), "no_errant_gtids").witness == f"{B}:1"
 
     def test_a_gap_in_the_source_leaves_it_undecided(self):
         """Until PREVIOUS_GTIDS gives the set anew and a row has come."""
@@ -1481,6 +1518,35 @@ class TestPurgedNotNeeded:
         assert names(output) == []
         reason = "gtid_purged of the source is not known"
         assert sum(reason in observation_text(o) for o in output.observations) == 1
+
+    def test_a_reset_that_is_noticed_right_after_the_row_may_have_ended_what_was_purged(self):
+        """The replica may have been made anew with the source."""
+        source, replica = fleet_of_two()
+        source.status(f"{A}:1-3", purged=f"{A}:1-3")
+        replica.status("", replica.says(source))
+        source.reset()
+        source.status("")
+        output = audit(source, replica)
+        assert names(output) == []
+        [check] = [one.check for one in output.checks if one.check.rule == "purged_not_needed"]
+        assert check.reason == "source_log_ended"
+
+    @pytest.mark.parametrize("has_received", [False, True])
+    def test_by_position_nothing_is_needed_at_coordinates_of_the_source_before(self, has_received):
+        """They are a position in the other server's log as well, behind which groups are purged."""
+        source, replica = fleet_of_two(groups=4, has_row=False, auto_position=False)
+        file = source.file_name
+        source.rotate(f"{A}:1-4")
+        source.log(f"{A}:5")
+        source.status(f"{A}:1-5", purged=f"{A}:1-4")
+        replica.administer("change_source", source_uuid=C, auto_position=False)
+        for server_uuid, read in ((C, 1), (A, 2), (A, 3 if has_received else 2)):
+            at = {"read_source_log_file": file, "read_source_log_pos": end_of(read)}
+            said = replica.says(None, "", source_uuid=server_uuid, auto_position=False, **at)
+            replica.status("", said)
+        source.status(f"{A}:1-5", purged=f"{A}:1-4")
+        output = audit(source, replica)
+        assert [one.witness for one in output.findings] == [f"{A}:4"] * has_received
 
     def test_reset_of_the_source_ends_what_it_purged(self):
         """A replica that begins anew with it needs nothing of before."""
@@ -2727,9 +2793,11 @@ class TestFoundClones:
         peer: str | None = "s",
         begun: str = BEGUN,
         is_timed: bool = True,
+        before: Callable[[Journal], None] = lambda _: None,
     ) -> tuple[Journal, Journal]:
         """A clone, followed by its donor's log; nothing of it was received yet."""
         donor, recipient = fleet_of_two(groups=8)
+        before(donor)
         recipient.status()
         not_before = {"not_before": recipient.clock.tick()} if is_timed else {}
         if resets:
@@ -2762,9 +2830,11 @@ class TestFoundClones:
             clone_status=self.status,
         )
 
-    def answers(self, donor: Journal, recipient: Journal, rule: str) -> list[str]:
+    def answers(
+        self, donor: Journal, recipient: Journal, rule: str, executed: str = "1-8"
+    ) -> list[str]:
         """Results of a rule, or its reasons: nothing else is found."""
-        donor.status(f"{A}:1-8")
+        donor.status(f"{A}:{executed}")
         output = audit(donor, recipient)
         assert set(names(output)) <= {rule}
         checks = [one.check for one in output.checks if one.check.rule == rule]
@@ -2815,6 +2885,54 @@ class TestFoundClones:
         self.row(recipient, donor, executed, retrieved)
         self.row(recipient, donor, executed, retrieved)
         assert self.answers(donor, recipient, "clone_resume_exact") == [expected]
+
+    @pytest.mark.parametrize(
+        ("at", "executed", "first", "retrieved", "expected"),
+        [
+            ((2, 1), "1-9", (1, 8), "8", "received_again"),
+            ((2, 1), "1-9", (2, 2), "10", "holds"),
+            ((1, 8), "1-8", (2, 2), "9-10", "holds"),
+            ((1, 8), "1-8", (2, 2), "10", "group_left_out"),
+        ],
+    )
+    def test_what_was_received_first_may_be_of_another_file(
+        self, at, executed, first, retrieved, expected
+    ):
+        """Its number tells what is before a position; an end is one in its own file."""
+
+        def rotate(donor: Journal) -> None:
+            donor.rotate(f"{A}:1-8")
+            donor.log(f"{A}:9", f"{A}:10")
+
+        donor, recipient = self.found(end_of(at[1]), executed, before=rotate)
+        self.status["binlog_file"] = f"s-bin.{at[0]:06}"
+        gno = first[1] + 8 * (first[0] - 1)
+        recipient.receive(donor, (first[1], f"{A}:{gno}"), file=first[0])
+        for _ in range(2):
+            self.row(recipient, donor, executed, retrieved)
+        assert self.answers(donor, recipient, "clone_resume_exact", "1-10") == [expected]
+
+    def test_a_group_without_a_gtid_behind_the_position_may_have_been_received(self):
+        """No set shows it."""
+        donor, recipient = self.found(end_of(8), "1-8", before=lambda one: one.log("", f"{A}:9"))
+        recipient.receive(donor, (10, f"{A}:9"))
+        for _ in range(2):
+            self.row(recipient, donor, "1-8", "9")
+        expected = ["received_before_unknown"]
+        assert self.answers(donor, recipient, "clone_resume_exact", "1-9") == expected
+
+    def test_what_the_donor_was_given_again_after_a_reset_is_in_no_group_of_its_log(self):
+        """Of the log before the RESET it has these groups, and of this one gtid_purged."""
+
+        def reset(donor: Journal) -> None:
+            donor.reset()
+            donor.assign(f"{A}:1-8")
+            donor.log(f"{A}:9", f"{A}:10")
+
+        donor, recipient = self.found(end_of(1), "1-9", before=reset)
+        self.row(recipient, donor, "1-9")
+        rule = "clone_coordinates_equal_donor"
+        assert self.answers(donor, recipient, rule, "1-10") == ["holds"]
 
     def test_a_status_of_before_the_first_group_says_nothing(self):
         """The row's channel is read before its relay log; the next row decides."""
