@@ -2568,6 +2568,35 @@ class TestClones:
         output = audit(*self.clone(position, f"{A}:{executed}"))
         assert names(output) == (["clone_coordinates_equal_donor"] if is_broken else [])
 
+    @pytest.mark.parametrize(
+        ("position", "case", "witness"),
+        [(end_of(2), "set_has_more", f"{A}:3"), (end_of(4), "set_lacks", f"{A}:4")],
+    )
+    def test_what_a_set_has_more_or_lacks_is_named(self, position, case, witness):
+        [finding] = audit(*self.clone(position, f"{A}:1-3")).findings
+        assert (finding.case, finding.witness) == (case, witness)
+
+    @pytest.mark.parametrize("unseen", [["logged"], ["previous"], ["logged", "previous"]])
+    def test_a_file_of_the_donor_that_was_seen_in_part_tells_no_set(self, unseen):
+        """Its journal begins within the file: which groups are before that, nobody knows."""
+        donor, recipient = self.clone(end_of(3), f"{A}:1-2")
+        for kind in unseen:
+            event = next(one for one in donor.fleet_events if one.kind == _kind(kind))
+            donor.fleet_events.remove(event)
+        output = audit(donor, recipient)
+        assert names(output) == []
+        assert "donor_file_in_part" in {one.check.reason for one in output.checks}
+
+    def test_a_group_without_a_gtid_that_was_left_out_is_named_by_the_position(self):
+        donor, recipient = self.clone(end_of(5), f"{A}:1-5", more=("", f"{A}:6"))
+        recipient.receive(donor, (7, f"{A}:6"))
+        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
+        status = rows[-1].body["clone_status"]
+        recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)
+        donor.status(f"{A}:1-6")
+        found = {one.rule: one.witness for one in audit(donor, recipient).findings}
+        assert found["clone_resume_exact"] == f"s-bin.000001:{end_of(5)}"
+
     @pytest.mark.parametrize(("executed", "is_broken"), [("1-5", False), ("1-6", True)])
     def test_anonymous_groups_are_in_no_set(self, executed, is_broken):
         """Before the position and behind it."""
@@ -2633,8 +2662,13 @@ class TestClones:
             donor.fleet_events.remove(read)
         [last] = [n for n, e in enumerate(donor.fleet_events) if e.kind == _kind("status")][-1:]
         donor.fleet_events[last:] = []
+        donor.time()
         donor.fleet_event(kind=_kind("gap"), binlog_lineage=1)
-        assert names(audit(donor, recipient)) == []
+        output = audit(donor, recipient)
+        assert names(output) == []
+        rule = "clone_coordinates_equal_donor"
+        checks = [one.check for one in output.checks if one.check.rule == rule]
+        assert [one.outcome.value for one in checks] == ["holds"]
 
     def test_of_a_clone_whose_begin_was_not_seen_the_position_may_have_been_read_unseen(self):
         """The donor's records may have been lost before the recipient's go on."""
