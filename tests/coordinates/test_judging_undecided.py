@@ -817,3 +817,22 @@ def test_what_a_relay_log_was_is_not_held_against_a_pair_of_another(between: str
     journal.row(replica_status=journal.replica_status(Exec_Source_Log_Pos=700))
     broken = audit(journal).broken
     assert ("applied_coordinates_paired" in broken) == (between == "nothing")
+
+
+@pytest.mark.parametrize(
+    ("column", "rules"),
+    [
+        ("Relay_Log_File", ["applied_coordinates_paired", "applied_within_flushed"]),
+        ("Relay_Source_Log_File", ["applied_coordinates_paired", "exec_source_pos_within_read"]),
+        ("Source_Log_File", ["exec_source_pos_within_read"]),
+    ],
+)
+def test_what_a_status_lacks_leaves_its_rules_undecided(column: str, rules: list[str]) -> None:
+    journal, _, _ = replica()
+    [status] = journal.replica_status()
+    del status[column]
+    journal.row(replica_status=[status])
+    result = audit(journal)
+    assert result.broken == []
+    undecided = result.undecided("channel")
+    assert [rule for rule in rules if "was not read" in undecided.get(rule, "")] == rules

@@ -123,6 +123,33 @@ def exec_source_pos_within_read(breaks: bool) -> Journal:
 
 
 @case()
+def exec_source_pos_within_read__before_the_relay_log_names_a_file(breaks: bool) -> Journal:
+    """Its head alone tells nothing of the source; a connection tells where it reads."""
+    journal = Journal("a", UUID_B, 2, gtid_mode="OFF").begin()
+    journal.record(
+        "channel", channel="", action="change_source", source_uuid=UUID_C, auto_position=False
+    )
+    relay = journal.relay()
+    if breaks:
+        relay.connect(position=400)
+    at = {"Source_Log_File": "binlog.000001", "Relay_Source_Log_File": "binlog.000001"}
+    at |= {"Read_Source_Log_Pos": 400, "Exec_Source_Log_Pos": 500}
+    journal.row(replica_status=journal.replica_status(Auto_Position=0, **at))
+    return journal
+
+
+@case()
+def channel_positions_monotone__of_an_unseen_relay_log(breaks: bool) -> Journal:
+    """By GTID set the applier may be sent back, the receiver's end of its file not."""
+    journal = Journal("a", UUID_B, 2).begin()
+    for position in (500, 499 if breaks else 500):
+        listed: Record = {"channel_name": "", "relay_log_file": "relay.000002"}
+        listed["relay_log_position"] = position
+        journal.row()["row"]["REPLICATION"]["channels"] = [listed]
+    return journal
+
+
+@case()
 def applied_relay_gtids_executed(breaks: bool) -> Journal:
     journal, relay, more = replica()
     relay.copy(more[0])
@@ -175,6 +202,25 @@ def retrieved_matches_relay__cut(breaks: bool) -> Journal:
     if breaks:
         journal.binlog.stop()
         journal.record("stop")
+    journal.start()
+    journal.binlog.open(2)
+    relay.open(2, previous=f"{UUID_C}:1-3")
+    relay.connect()
+    text = f"{UUID_C}:1-3"
+    journal.row(replica_status=journal.replica_status(Retrieved_Gtid_Set=text))
+    return journal
+
+
+@case()
+def retrieved_matches_relay__cut_and_executed(breaks: bool) -> Journal:
+    """What was executed before the start need not come again; what was not is lost."""
+    journal, relay, more = replica()
+    relay.copy(more[0])
+    if not breaks:
+        journal.binlog.group(more[0][0]["gtid"], server_id=3)
+    journal.row(replica_status=status_before_end(journal, relay, 300 if breaks else 0))
+    journal.binlog.stop()
+    journal.record("stop")
     journal.start()
     journal.binlog.open(2)
     relay.open(2, previous=f"{UUID_C}:1-3")
