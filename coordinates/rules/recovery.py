@@ -675,7 +675,7 @@ def _logged_at(log: Replayed, end: Coordinates) -> GtidSet | Undecided:
     if isinstance(number, Undecided):
         return number
     file, _ = log.source.file_at(log.state, number)
-    if file is None or file.previous is None or number > log.state.file_number:
+    if file is None or file.previous is None:
         return Undecided(STOP_FILE_HEAD_UNSEEN, file=end[0])
     groups = _between(log, (end[0], 4), end)
     return groups if isinstance(groups, Undecided) else file.previous | _set_of(tuple(groups))

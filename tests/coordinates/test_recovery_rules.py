@@ -249,12 +249,13 @@ def test_the_replay_goes_on_up_to_the_group_it_was_told(gno: int, broken: list[s
 
 
 @pytest.mark.parametrize(
-    ("stop", "broken"), [(f"{A}:4-5", []), (f"{A}:4", [STOP]), (f"{A}:2", [STOP])]
+    ("stop", "passed"), [(f"{A}:4-5", []), (f"{A}:4", [f"{A}:5"]), (f"{A}:2", [f"{A}:3"])]
 )
-def test_the_replay_does_not_go_beyond_its_stop_gtid(stop: str, broken: list[str]) -> None:
+def test_the_replay_does_not_go_beyond_its_stop_gtid(stop: str, passed: list[str]) -> None:
     """Of a set the last one in the log counts; one of the image leaves nothing to replay."""
     output = Recovery().run(*gtids(3, 4, 5), stop_gtid=stop)
-    assert names(output) == broken
+    assert names(output) == [STOP] * len(passed)
+    assert [one.data["passed"] for one in output.findings] == passed
 
 
 def said_of_stop(output: FleetOutput) -> str:
@@ -348,10 +349,45 @@ def test_what_the_image_brought_need_not_be_in_the_log(sees_image: bool) -> None
     """As what the source had purged."""
     recovery = Recovery(sees_image=False)
     recovery.summary["gtid_executed"] = f"{A}:1-2,{C}:1-9"
+    restored = {}
     if sees_image:
         tell(recovery.source, "image", **recovery.summary)
-    output = recovery.run(*gtids(3, 4, 5), executed=f"{A}:1-5,{C}:1-9")
+        restored["gtid_executed"] = None
+    executed = f"{A}:1-5,{C}:1-9"
+    output = recovery.run(*gtids(3, 4, 5), executed=executed, restored=restored)
     assert names(output) == []
+
+
+@pytest.mark.parametrize(("number", "broken"), [(3, []), (4, [REPLAY])])
+def test_the_image_of_a_replica_is_where_its_channel_is_in_the_log(
+    number: int, broken: list[str]
+) -> None:
+    """A channel of another source, or that names no position, says nothing of this log."""
+    recovery = Recovery(sees_image=False)
+    imaged = Journal(recovery.source.clock, "c", C, 3)
+    imaged.boot()
+    imaged.open_file()
+    of_others = [("b", "s-bin.000001", end_of(5)), ("s", None, end_of(4))]
+    channels = [
+        {"source_instance": of, "exec_source_log_file": file, "exec_source_log_pos": position}
+        for of, file, position in (*of_others, ("s", "s-bin.000001", end_of(2)))
+    ]
+    channels = [{"channel": str(at), **one} for at, one in enumerate(channels)]
+    at = {"binlog_file": imaged.file_name, "binlog_position": end_of(0)}
+    summary = {**recovery.summary, **at, "channels": channels}
+    tell(imaged, "image", **summary)
+    server = recovery.server
+    tell(server, "restore", peer="c", **summary)
+    tell(server, "replay", peer="s", from_file=recovery.stop[0], from_position=end_of(2))
+    server.log(*gtids(*range(number, 6)), server_id=1)
+    position = {"to_file": recovery.stop[0], "to_position": recovery.stop[1]}
+    executed = f"{A}:1-2:{number}-5"
+    tell(server, "replayed", peer="s", **position, gtid_executed=executed, tables=OTHERS)
+    for journal in (server, imaged, recovery.source):
+        journal.time()
+    output = audit(recovery.source, imaged, server)
+    assert [one for one in names(output) if one == REPLAY] == broken
+    assert "image_without_channel" not in [seen.reason for seen in output.observations]
 
 
 def test_a_stop_file_without_a_position_is_no_stop() -> None:
@@ -389,7 +425,7 @@ def in_steps(
     tell(server, "restore", peer="s", **recovery.summary)
     for begun, ended, logged in steps:
         start = {"from_file": file, "from_position": end_of(begun)}
-        tell(server, "replay", peer="s", **start, **replay)
+        tell(server, "replay", peer="s", **{**start, **replay})
         server.log(*logged, server_id=1)
         if ended is None:
             continue
@@ -469,6 +505,12 @@ def test_groups_without_gtids_between_two_steps_may_be_left_out_on_purpose() -> 
     assert names(output) == [REPLAY]
 
 
+def test_a_later_step_may_name_a_file_that_is_none_of_the_log() -> None:
+    """As of a copy: nothing is known to be left out between the two steps."""
+    output = in_steps((2, 3, gtids(3)), (4, 5, gtids(5)), from_file="copy.of.a.log")
+    assert names(output) == [REPLAY]
+
+
 def test_own_groups_before_a_restart_are_not_held_against_a_replay() -> None:
     """What a server wrote between restore and replay is not known completely after a start."""
     recovery = Recovery()
@@ -520,6 +562,10 @@ def test_an_image_that_was_not_seen_leaves_an_old_log_undecided() -> None:
         ({"gtid_executed": None}, []),
         ({"binlog_position": end_of(1)}, [("other_position", f"s-bin.000001:{end_of(1)}")]),
         ({"binlog_file": None}, []),
+        (
+            {"binlog_position": end_of(1), "gtid_executed": None},
+            [("other_position", f"s-bin.000001:{end_of(1)}")],
+        ),
     ],
 )
 def test_a_restored_server_has_what_its_image_has(
@@ -595,6 +641,27 @@ def test_what_an_image_does_not_say_a_restored_replica_may_store() -> None:
     assert names(audit(recovery.source, recovery.server)) == []
 
 
+@pytest.mark.parametrize("lacking", ["read", "exec", "slave_master_info", "slave_relay_log_info"])
+def test_what_a_restored_replica_does_not_say_is_not_held_against_it(lacking: str) -> None:
+    recovery = Recovery(sees_image=False)
+    tell(recovery.source, "image", **recovery.summary, channels=[channel_summary()])
+    restored = {k: v for k, v in channel_summary().items() if not k.startswith(lacking)}
+    tell(recovery.server, "restore", peer="s", **recovery.summary, channels=[restored])
+    recovery.source.time()
+    assert names(audit(recovery.source, recovery.server)) == []
+
+
+def test_a_restored_server_has_the_tagged_gtids_of_its_image() -> None:
+    recovery = Recovery(sees_image=False)
+    recovery.summary["gtid_executed"] = f"{A}:1-2:blue:1-3"
+    tell(recovery.source, "image", **recovery.summary)
+    summary = {**recovery.summary, "gtid_executed": f"{A}:1-2:blue:1-2"}
+    tell(recovery.server, "restore", peer="s", **summary)
+    recovery.source.time()
+    found = audit(recovery.source, recovery.server).findings
+    assert [(one.case, one.witness) for one in found] == [("gtids_left_behind", f"{A}:blue:3")]
+
+
 @pytest.mark.parametrize("event", ["gap", "follow", "log"])
 def test_a_restored_server_that_goes_on_may_have_more_than_its_image(event: str) -> None:
     """What it has received, logged, or what the journal may have missed."""
@@ -660,6 +727,7 @@ def test_an_image_whose_tables_the_source_did_not_have_is_found() -> None:
     [
         ({"executed": None}, STOP, "restored_set_unread"),
         ({"restored": {"binlog_position": None}}, REPLAY, "image_without_position"),
+        ({"restored": {"binlog_file": None}}, REPLAY, "image_without_position"),
         ({"end": end_of(9)}, DATA, "no_checksums"),
     ],
 )
@@ -724,8 +792,16 @@ def test_a_replay_without_the_gtids_of_the_log(replayed: list[str], is_own: bool
     assert all(f"has logged {len(replayed)} groups" in text for text in said)
 
 
+def test_what_the_image_had_is_missed_whatever_gtids_the_replay_gave() -> None:
+    """A replay with --skip-gtids explains only that what it brought has others."""
+    output = Recovery().run(*ALONE, executed=",".join(ALONE))
+    assert names(output) == [STOP]
+
+
 @pytest.mark.parametrize("when", ["before", "after", "after it has logged"])
-@pytest.mark.parametrize("given", [f"{A}:1-2", f"{A}:1-3", f"{A}:1-2,{B}:1-9", f"{A}:1-2,{C}:1-9"])
+@pytest.mark.parametrize(
+    "given", [f"{A}:1-2", f"{A}:1-3", f"{A}:3", f"{A}:1-2,{B}:1-9", f"{A}:1-2,{C}:1-9"]
+)
 def test_what_set_gtid_purged_gives_a_restored_server(when: str, given: str) -> None:
     """More than the image has will never come; the record of the restore need not say so.
 
@@ -740,9 +816,12 @@ def test_what_set_gtid_purged_gives_a_restored_server(when: str, given: str) -> 
     if when != "before":
         recovery.server.assign(given)
     recovery.source.time()
-    found = [(one.case, one.witness) for one in audit(recovery.source, recovery.server).findings]
-    is_wrong = given == f"{A}:1-3" and when != "after it has logged"
-    assert found == [("gtids_beyond_image", f"{A}:3")] * is_wrong
+    found = audit(recovery.source, recovery.server).findings
+    is_wrong = given in (f"{A}:1-3", f"{A}:3") and when != "after it has logged"
+    assert [(one.case, one.witness) for one in found] == (
+        [("gtids_beyond_image", f"{A}:3")] * is_wrong
+    )
+    assert [one.data["restored"] for one in found] == [f"{A}:1-3"] * is_wrong
 
 
 def test_what_is_given_after_a_replay_is_no_part_of_the_restore() -> None:
