@@ -5,11 +5,21 @@ from __future__ import annotations
 import pytest
 
 from tallystick.coordinates.values.binlog import WRAP
-from tests.support.journals import UUID_C, audit
+from tests.support.journals import UUID_B, UUID_C, Journal, audit
 from tests.support.rule_cases import apply, replica
 from tests.support.rule_cases_of_images import image, positions
 
 _RULE = "backup_replica_positions_agree"
+
+
+def without_position(group):
+    """A group whose events do not say where in the source's file they are."""
+    return [event | {"log_pos": 0} for event in group]
+
+
+def cases(journal):
+    """Of what is found in the image."""
+    return [finding.case for finding in audit(journal).findings if finding.rule == _RULE]
 
 
 @pytest.mark.parametrize(
@@ -19,6 +29,8 @@ _RULE = "backup_replica_positions_agree"
         ("gap", ["image_read_unsure"]),
         ("began_inside", ["image_read_unsure"]),
         ("beyond_4_gib", ["image_read_unsure"]),
+        ("unpositioned", ["image_read_unsure"]),
+        ("not_connected", ["image_read_unsure"]),
         ("connected_anew", []),
         ("other_files", []),
     ],
@@ -37,6 +49,13 @@ def test_what_was_executed_may_have_been_read_before(meanwhile, reasons):
     elif meanwhile == "began_inside":
         journal.records = [r for r in journal.records if r["kind"] != "channel"]
         journal.records = [r for r in journal.records if r.get("start", 0) != 4]
+    elif meanwhile == "unpositioned":
+        apply(journal, relay, without_position(more[0]))
+    elif meanwhile == "not_connected":
+        is_received = [r.get("file") == relay.file and r["start"] > 4 for r in journal.records]
+        journal.records = [
+            r for r, is_out in zip(journal.records, is_received, strict=True) if not is_out
+        ]
     elif meanwhile == "beyond_4_gib":
         executed += WRAP
     elif meanwhile == "connected_anew":
@@ -63,11 +82,15 @@ def test_what_was_executed_may_have_been_read_before(meanwhile, reasons):
         assert [one for one in reasons_of_rule if one == "image_read_unsure"] == reasons
 
 
-def test_of_another_source_since_the_last_row_nothing_is_said():
-    """The receiver alone may have been pointed elsewhere."""
-    journal, relay, _ = replica()
+@pytest.mark.parametrize("is_passed", [True, False])
+def test_of_another_source_since_the_last_row_nothing_is_said(is_passed):
+    """The receiver alone may have been pointed elsewhere; the applier may be in the former's."""
+    journal, relay, more = replica()
     journal.row(replica_status=journal.replica_status(Source_UUID=UUID_C))
-    journal.row(replica_status=journal.replica_status(Source_UUID="d" * 8 + UUID_C[8:]))
+    applied = {} if is_passed else {"Relay_Log_Pos": relay.end}
+    relay.copy(more[0])
+    other = "d" * 8 + UUID_C[8:]
+    journal.row(replica_status=journal.replica_status(Source_UUID=other, **applied))
     assert relay.source is not None
     reported = {
         "read_source_log_file": "binlog.000001",
@@ -105,3 +128,116 @@ def test_an_image_that_lacks_something_is_undecided_and_not_accused(lacks, reaso
     result = audit(journal)
     assert [] == result.broken
     assert reason in {one.reason for one in result.observations if _RULE in one.rules}
+
+
+def test_positions_in_relay_logs_of_two_names_are_not_compared():
+    """As of a server whose relay_log was changed."""
+    journal, relay, more = replica(replica_parallel_workers=0)
+    file, position = relay.coordinates
+    apply(journal, relay, more[0])
+    image(journal, channels=[positions((f"other-{file}", position), relay.coordinates)])
+    assert cases(journal) == []
+
+
+@pytest.mark.parametrize(
+    ("by_set", "has_gtid", "found"),
+    [
+        (True, True, ["image_relay_info_stale"]),
+        (False, True, []),
+        (False, False, ["image_relay_info_stale"]),
+    ],
+)
+def test_a_group_that_was_executed_before_is_skipped_without_a_commit(by_set, has_gtid, found):
+    """A connection by GTID set does not receive it; one without a GTID is executed again."""
+    journal = Journal("a", UUID_B, 2, replica_parallel_workers=0).begin()
+    change = {"action": "change_source", "source_uuid": UUID_C, "auto_position": by_set}
+    journal.record("channel", channel="", **change)
+    relay = journal.relay()
+    relay.connect()
+    before = relay.coordinates
+    origin = Journal("s", UUID_C, 3).begin()
+    apply(journal, relay, origin.binlog.group("" if has_gtid else None))
+    image(journal, channels=[positions(before, relay.coordinates)])
+    assert cases(journal) == found
+
+
+@pytest.mark.parametrize(
+    ("beyond", "is_missed", "found"),
+    [
+        (0, False, []),
+        (1, False, ["image_master_info_beyond_read"]),
+        (1, True, []),
+    ],
+)
+def test_what_is_stored_as_read_may_be_of_a_connection_before(beyond, is_missed, found):
+    """One by GTID set begins further back."""
+    journal, relay, _ = replica()
+    assert relay.source is not None
+    file, read = relay.source
+    if is_missed:
+        journal.record("gap", channel="")
+        relay.open(2)
+    relay.connect()
+    named = {
+        "read_source_log_file": file,
+        "read_source_log_pos": 4,
+        "slave_master_info": {"Master_log_name": file, "Master_log_pos": read + beyond},
+    }
+    image(journal, channels=[positions(relay.coordinates, relay.coordinates, **named)])
+    assert cases(journal) == found
+
+
+def of_executed(journal, relay, applied, file, position):
+    """What is found where this is named as executed, and the relay log is applied up to there."""
+    executed = {"exec_source_log_file": file, "exec_source_log_pos": position}
+    stored = positions(applied, applied, **executed)
+    stored["slave_relay_log_info"] |= {"Master_log_name": file, "Master_log_pos": position}
+    image(journal, channels=[stored])
+    return cases(journal)
+
+
+def test_what_an_executed_position_has_passed():
+    """The groups of the relay log before it; here nobody has executed the last of them."""
+    journal, relay, more = replica()
+    relay.copy(more[0])
+    assert relay.source is not None
+    found = of_executed(journal, relay, relay.coordinates, *relay.source)
+    assert found == ["image_executed_ahead"]
+
+
+@pytest.mark.parametrize(
+    "what",
+    [
+        "behind it",
+        "of another name",
+        "of a later file",
+        "received again",
+        "without a position",
+        "without a gtid",
+    ],
+)
+def test_what_an_executed_position_has_not_passed(what):
+    """A group that nobody has executed, wherever it is; of one without a GTID nobody can say so."""
+    journal, relay, more = replica(0 if what == "without a position" else 3)
+    if what == "received again":
+        apply(journal, relay, more[1])
+    assert relay.source is not None
+    file, position = relay.source
+    applied = relay.coordinates
+    if what == "without a position":
+        relay.copy(without_position(more[0]))
+    elif what == "of a later file":
+        relay.connect("binlog.000002")
+        relay.copy(Journal("s", UUID_C, 3).begin().binlog.group(f"{UUID_C}:9"))
+    elif what == "received again":
+        relay.connect(file, more[0][0]["start"])
+        relay.copy(more[0])
+    elif what == "without a gtid":
+        origin = Journal("s", UUID_C, 3).begin().groups(3)
+        apply(journal, relay, origin.binlog.group(None))
+        (file, position), applied = relay.source, relay.coordinates
+    else:
+        relay.copy(more[0])
+    if what == "of another name":
+        (_, position), file = relay.source, "mysql-bin.000001"
+    assert of_executed(journal, relay, applied, file, position) == []

@@ -87,7 +87,7 @@ def replica(groups: int = 3, **settings: object) -> tuple[Journal, RelayLog, lis
 def apply(journal: Journal, relay: RelayLog, group: list[Record]) -> None:
     """Receive and execute one group."""
     relay.copy(group)
-    journal.binlog.group(group[0]["gtid"], server_id=3)
+    journal.binlog.group(group[0].get("gtid"), server_id=3)
 
 
 def local(row: Record) -> Record:
