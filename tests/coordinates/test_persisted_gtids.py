@@ -7,7 +7,7 @@ import pytest
 from tallystick.coordinates.rules.gtid_table import INTERVALS_MAX, PersistedGtids
 from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.journals import UUID_A, Journal, audit
-from tests.support.rule_cases_of_gtid_persistence import persisted
+from tests.support.rule_cases_of_gtid_persistence import persisted, timed
 
 
 def gtids(text: str) -> GtidSet:
@@ -48,3 +48,21 @@ def test_without_a_binary_log_a_crash_takes_nothing_out_of_it(is_lost):
     persisted(journal=journal).start(crashed=True, gtid_executed_table=table, undo_gtids="")
     found = [finding.case for finding in audit(journal).findings]
     assert found == (["gtids_not_recovered"] if is_lost else [])
+
+
+@pytest.mark.parametrize("executed", ["1", "1-3"])
+def test_what_a_row_does_not_name_as_executed_its_table_need_not_have(executed):
+    """One cause is found once: that it is logged and not executed."""
+    journal = persisted()
+    table = {"gtid_executed_table": f"{UUID_A}:1", "gtid_owned": "", "prepared_xa": ""}
+    for told in ({}, table):
+        row = timed(journal.row(**told))
+        row["row"]["LOCAL"]["gtid_executed"] = f"{UUID_A}:{executed}"
+    is_found = "gtid_table_has_closed_files" in audit(journal).broken
+    assert is_found is (executed == "1-3")
+
+
+def test_a_purge_that_does_not_say_up_to_where_is_none():
+    journal = persisted()
+    journal.record("gtid_persister", step="purge")
+    assert [] == audit(journal).findings

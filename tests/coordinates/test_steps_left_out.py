@@ -104,6 +104,49 @@ def test_a_collection_that_its_client_gave_up_goes_on() -> None:
     assert "begin_unseen" not in _reasons(audit(journal))
 
 
+@pytest.mark.parametrize(
+    ("name", "number", "is_open"),
+    [
+        ("collect", 1, False),  # it goes on for a client that is gone
+        ("error", 1, True),
+        ("collect", 2, True),  # another one was answered
+    ],
+)
+def test_a_collection_that_is_answered_with_an_error_ends(
+    name: str, number: int, is_open: bool
+) -> None:
+    """One that has failed itself still has to leave, and so has every other."""
+    journal = Journal().begin()
+    for record in _collecting(1, 1)[:6]:
+        journal.record(**record)
+    if name == "error":
+        journal.record(**_COLLECTION, step="error")
+    journal.record("log_status", collection_id=f"c{number}", error={"timed_out": True})
+    journal.wait(11)
+    journal.row()["collection_id"] = "later"
+    found = [finding.case for finding in audit(journal).findings]
+    assert found == ["never_left"] * is_open
+
+
+@pytest.mark.parametrize("has_row", [True, False])
+def test_a_collection_that_has_failed_need_not_go_on_in_order(has_row: bool) -> None:
+    """It only must not bring a row."""
+    journal = Journal().begin()
+    *steps, leave = _collecting(1, 1)
+    for record in steps[:6]:
+        journal.record(**record)
+    journal.record(**_COLLECTION, step="error")
+    journal.record(**_COLLECTION, step="unlock", resource="engine:InnoDB")
+    for step in ("collect", "lock", "unlock"):
+        journal.record(**_COLLECTION, step=step, resource="engine:InnoDB")
+    for record in [*steps[9:], leave]:
+        journal.record(**record)
+    if has_row:
+        journal.row()
+    found = [finding.case for finding in audit(journal).findings]
+    assert found == ["row_after_error"] * has_row
+
+
 @pytest.mark.parametrize("end", [{}, {"error": "2013"}])
 @pytest.mark.parametrize("has_image", [True, False])
 def test_a_backup_under_locks_tells_what_it_holds(has_image: bool, end: dict[str, Any]) -> None:

@@ -373,3 +373,55 @@ def clone_status_agrees__set(breaks: bool) -> Journal:
     journal.record("clone", step="end", role="recipient")
     journal.row(**_tables("Completed"))
     return journal
+
+
+@case()
+def clone_status_agrees__set_not_shown(breaks: bool) -> Journal:
+    """A row that does not name the set says nothing of it; one that names none does."""
+    journal = source()
+    _recipient_copies(journal)
+    coordinates = {"binlog_file": "binlog.000009", "binlog_position": 900}
+    gtids = {"gtid_executed": f"{UUID_A}:1-3"}
+    journal.record("clone", step="recovered", role="recipient", **coordinates, **gtids)
+    journal.record("clone", step="end", role="recipient")
+    tables = _tables("Completed")
+    if breaks:
+        tables["clone_status"]["GTID_EXECUTED"] = ""
+    else:
+        del tables["clone_status"]["GTID_EXECUTED"]
+    journal.row(**tables)
+    return journal
+
+
+@case()
+def clone_status_agrees__crash(breaks: bool) -> Journal:
+    """What a start ends while it copies has failed."""
+    journal = source()
+    _recipient_copies(journal)
+    journal.start(crashed=True)
+    journal.row(**_tables("Completed" if breaks else "Failed", 0 if breaks else 3862))
+    return journal
+
+
+@case()
+def clone_status_agrees__later_start(breaks: bool) -> Journal:
+    """One into a directory ends with its files; a start after that has not ended it."""
+    journal = source()
+    _recipient_copies(journal, destination="/backup/today")
+    for stage in ("PAGE COPY", "REDO COPY", "FILE SYNC"):
+        journal.record("clone", step="stage", stage=stage, role="recipient", peer="b")
+    journal.record("clone", step="end", role="recipient", peer="b")
+    journal.start(crashed=True)
+    journal.row(**_tables("Failed" if breaks else "Completed", 3862 if breaks else 0))
+    return journal
+
+
+@case()
+def clone_status_agrees__beginning_unseen(breaks: bool) -> Journal:
+    """An end alone may be of a clone that was over before what the tables show."""
+    journal = source()
+    if breaks:
+        _recipient_copies(journal)
+    journal.record("clone", step="end", role="recipient", peer="b")
+    journal.row(**_tables("Failed", 3862))
+    return journal
