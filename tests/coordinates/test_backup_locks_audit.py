@@ -14,7 +14,7 @@ from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.values.binlog import WRAP
 from tests.support import rule_cases_of_backup_locks as backups
-from tests.support.journals import UUID_A, UUID_C, Gtids, Journal, audit, read_gtids
+from tests.support.journals import UUID_A, UUID_B, UUID_C, Gtids, Journal, audit, read_gtids
 from tests.support.rule_cases import CASES, apply, replica, source
 
 OF_BACKUPS = [name for name, case in CASES.items() if case.build.__module__ == backups.__name__]
@@ -220,3 +220,116 @@ def test_what_was_executed_before_the_lock_is_not_held_too_early(is_known: bool)
 def test_only_a_table_lock_that_is_taken_under_the_binlog_lock_is_out_of_order(locks, is_found):
     found = [one.case for one in audit(backups.lock(source(), *locks)).findings]
     assert found == ["table_lock_second"] * is_found
+
+
+def found_in(journal: Journal) -> list[str]:
+    """Cases of what is found."""
+    return [finding.case for finding in audit(journal).findings]
+
+
+def said_of(journal: Journal) -> set[str]:
+    """Why the backup is undecided."""
+    noted = audit(journal).observations
+    return {one.reason for one in noted if one.code is ObservationCode.BACKUP_UNDECIDED}
+
+
+def with_channel(journal: Journal, file: str, position: int | None, **told: object) -> Journal:
+    """The image of a replica that is at these coordinates of its source."""
+    channel = {"exec_source_log_file": file, "exec_source_log_pos": position}
+    return backups.image(journal, channels=[{"channel": "", **channel}], **told)
+
+
+@pytest.mark.parametrize(("position", "reasons"), [(None, {"backup_channel_unseen"}), (157, set())])
+def test_a_channel_without_a_position_is_undecided(position: int | None, reasons: set[str]) -> None:
+    """Where the data hold what was received is not said."""
+    journal, _, _ = replica(0, **backups.SERIAL)
+    journal.relays[""].connect()
+    assert (found_in(with_channel(journal, "binlog.000001", position)), said_of(journal)) == (
+        [],
+        reasons,
+    )
+
+
+@pytest.mark.parametrize("is_other", [True, False])
+def test_what_several_channels_brought_may_be_executed_before_one_comes_to_it(
+    is_other: bool,
+) -> None:
+    """Whichever of the others it was."""
+    journal, relay, more = replica(2, **backups.SERIAL)
+    at = relay.source
+    assert at is not None
+    relay.copy(more[0])
+    for name in ("b", "c"):
+        other = journal.relay(name, f"relay-{name}")
+        other.connect()
+        if name == "b" and is_other:
+            apply(journal, other, more[0])
+    if not is_other:
+        journal.binlog.group(more[0][0]["gtid"], server_id=3)
+    found = found_in(with_channel(journal, *at))
+    assert found == ([] if is_other else ["data_hold_later"])
+
+
+def test_of_a_log_whose_head_was_not_seen_the_data_are_not_judged() -> None:
+    """What was logged up to the position is not known."""
+    journal = backups.image(source())
+    heads = ("FORMAT_DESCRIPTION", "PREVIOUS_GTIDS")
+    journal.records = [one for one in journal.records if one.get("type") not in heads]
+    assert (found_in(journal), said_of(journal)) == ([], {"backup_logged_unknown"})
+
+
+def test_a_group_that_changed_nothing_need_not_be_in_the_data() -> None:
+    """Nor on a replica, whose filters may have left nothing of it."""
+    journal = source().groups(1, "empty")
+    backups.image(journal, gtid_executed=f"{UUID_A}:1-3")
+    assert (found_in(journal), said_of(journal)) == ([], set())
+    journal, relay, more = replica(2, **backups.SERIAL)
+    relay.copy(more[0])
+    journal.binlog.group(more[0][0]["gtid"], "empty", server_id=3)
+    assert relay.source is not None
+    with_channel(journal, *relay.source, gtid_executed=f"{UUID_C}:1-2")
+    assert (found_in(journal), said_of(journal)) == ([], set())
+
+
+@pytest.mark.parametrize(("more", "found"), [(f"{UUID_B}:9", ["data_hold_more"]), ("", [])])
+def test_without_its_replicas_updates_the_log_of_a_server_has_its_own_groups(
+    more: str, found: list[str]
+) -> None:
+    """What it has received the data hold, and no other of its own."""
+    journal, relay, _ = replica(2, log_replica_updates=False, **backups.SERIAL)
+    journal.row()
+    assert relay.source is not None
+    held = ",".join(filter(None, (f"{UUID_C}:1-2", more)))
+    assert found_in(with_channel(journal, *relay.source, gtid_executed=held)) == found
+
+
+@pytest.mark.parametrize(
+    "form", ["rows", "statement", "myisam_statement", "ddl", "ddl_rows_query", "xa_prepare"]
+)
+def test_a_received_group_that_changes_something_is_missed(form: str) -> None:
+    """However it is logged; the replica does not log what it applies."""
+    origin = Journal("s", UUID_C, 3).begin().groups(2).groups(1, form)
+    journal, relay, _ = replica(2, log_replica_updates=False, **backups.SERIAL)
+    relay.copy(origin.binlog.groups[2])
+    assert relay.source is not None
+    with_channel(journal, *relay.source, gtid_executed=f"{UUID_C}:1-2")
+    assert found_in(journal) == ["data_lack_earlier"]
+
+
+@pytest.mark.parametrize("held", ["1-2", "1-3"])
+@pytest.mark.parametrize("file_number", [1, 2])
+def test_positions_beyond_4_gib_are_judged_where_groups_tell_which(
+    file_number: int, held: str
+) -> None:
+    """Where one ends there, or where all are of earlier files."""
+    journal, relay, more = replica(2, **backups.SERIAL)
+    start, end = more[0][0]["start"], more[0][-1]["log_pos"]
+    relay.connect("binlog.000001", WRAP + start)
+    apply(journal, relay, more[0])
+    at = (f"binlog.00000{file_number}", WRAP + (end if file_number == 1 else 4))
+    last = [record for record in journal.records if record.get("type") == "XID"]
+    own = [record["log_pos"] for record in last if record["kind"] == "binlog"]
+    place = {"binlog_position": own[int(held[-1]) - 1], "gtid_executed": f"{UUID_C}:{held}"}
+    with_channel(journal, *at, **place)
+    found = [] if held == "1-3" else ["data_lack_earlier"]
+    assert (found_in(journal), said_of(journal)) == (found, set())

@@ -49,6 +49,11 @@ FORMS: dict[str, tuple[tuple[str, int, str | None], ...]] = {
         ("QUERY", 120, "STATEMENT"),
         ("XID", 31, None),
     ),
+    "myisam_statement": (
+        ("QUERY", 75, "BEGIN"),
+        ("QUERY", 120, "STATEMENT"),
+        ("QUERY", 76, "COMMIT"),
+    ),
     "ddl": (("QUERY", 120, "STATEMENT"),),
     "ddl_preamble": (("RAND", 35, None), ("USER_VAR", 40, None), ("QUERY", 120, "STATEMENT")),
     "ddl_rows_query": (("ROWS_QUERY", 60, None), ("QUERY", 120, "STATEMENT")),
