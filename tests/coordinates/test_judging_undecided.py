@@ -139,6 +139,21 @@ def read_of_another_name() -> Journal:
     return journal
 
 
+def stored_beyond(more: int, read: int | None) -> Build:
+    """What is stored is beyond what the relay log shows, and this is said to be read."""
+
+    def build() -> Journal:
+        journal, relay, _ = replica()
+        stored = master_info(relay)
+        position = None if read is None else stored[0]["Master_log_pos"] + read
+        stored[0]["Master_log_pos"] += more
+        status = journal.replica_status(Read_Source_Log_Pos=position)
+        journal.row(replica_status=status, slave_master_info=stored)
+        return journal
+
+    return build
+
+
 def stopped_while_it_was_read() -> Journal:
     journal, relay, _ = replica()
     stored = master_info(relay)
@@ -291,6 +306,9 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("exec_source_pos_within_read", gtid_only, "GTID_ONLY", "channel"),
         ("master_info_not_ahead_of_relay", gtid_only, "GTID_ONLY", "channel"),
         ("master_info_not_ahead_of_relay", read_of_another_name, "skipped", "channel"),
+        ("master_info_not_ahead_of_relay", stored_beyond(300, None), "have skipped", "channel"),
+        ("master_info_not_ahead_of_relay", stored_beyond(300, 300), "may have skipped", "channel"),
+        ("master_info_not_ahead_of_relay", stored_beyond(WRAP, 0), "modulo 2^32", "channel"),
         ("relay_info_coordinates_paired", without_status, "was not read", "channel"),
         ("worker_positions_end_groups", worker_beyond_4_gib, "modulo 2^32", "channel"),
         ("master_info_flush_points", without_status, "was not read", "channel"),
@@ -306,6 +324,23 @@ def test_missing_evidence_is_undecided_with_its_reason(name: str):
     result = audit(build())
     assert rule not in result.broken
     assert reason in result.undecided(scope)[rule]
+
+
+@pytest.mark.parametrize("back", [0, 1])
+def test_what_is_stored_and_seen_to_be_read_beyond_4_gib_holds(back: int):
+    """The relay log names it."""
+    journal, relay, more = replica()
+    relay.connect("binlog.000001", WRAP + more[0][0]["start"])
+    apply(journal, relay, more[0])
+    stored = master_info(relay)
+    end = WRAP + more[0][-1]["log_pos"]
+    stored[0]["Master_log_pos"] = end - back
+    read = {"Read_Source_Log_Pos": end, "Exec_Source_Log_Pos": end}
+    journal.row(replica_status=journal.replica_status(**read), slave_master_info=stored)
+    result = audit(journal)
+    rule = "master_info_not_ahead_of_relay"
+    assert rule not in result.broken
+    assert rule not in result.undecided("channel")
 
 
 @pytest.mark.parametrize(

@@ -251,6 +251,27 @@ def retrieved_matches_relay__cut_and_received_again(breaks: bool) -> Journal:
 
 
 @case()
+def retrieved_matches_relay__given_up_unseen(breaks: bool) -> Journal:
+    """Of what only a head of before lists all is given up with the relay log, or nothing."""
+    journal, origin = Journal("a", UUID_B, 2), Journal("s", UUID_C, 3).begin().groups(4)
+    journal.start()
+    for known in (journal.executed, journal.used, journal.binlog.gtids):
+        for gno in (1, 2, 3):
+            known.add(f"{UUID_C}:{gno}")
+    journal.binlog.open(5)
+    relay = journal.relays[""] = RelayLog(journal, "", "relay", 5)
+    relay.gtids = journal.binlog.gtids.copy()
+    relay.open()
+    *_, last = origin.binlog.groups
+    relay.connect(position=last[0]["start"])
+    apply(journal, relay, last)
+    text = f"{UUID_C}:{'3-4' if breaks else '4'}"
+    for _ in range(2):
+        journal.row(replica_status=journal.replica_status(Retrieved_Gtid_Set=text))
+    return journal
+
+
+@case()
 def master_info_not_ahead_of_relay(breaks: bool) -> Journal:
     journal, relay, _ = replica()
     stored = master_info(relay)
