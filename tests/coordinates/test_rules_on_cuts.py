@@ -28,6 +28,7 @@ NOT_IN_THE_TABLE = {
     "lsn_order__status_variables": "LSNs of the status variables",
     "retrieved_matches_relay__cut": "what the relay log held before a restart",
     "retrieved_matches_relay__cut_and_received_again": "what the relay log held before a restart",
+    "retrieved_matches_relay__given_up_unseen": "what the relay log held at the previous row",
     "retrieved_matches_relay__lacks": "what the relay log held at the previous row",
 }
 COMPARED = ("journal_", "previous_")
