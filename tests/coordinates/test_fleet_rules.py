@@ -759,6 +759,29 @@ class TestPassedIsExecuted:
         assert [finding.witness for finding in output.findings] == omitted
         assert set(names(output)) <= {"applied_relay_gtids_executed"}
 
+    def test_what_the_source_has_purged_hides_nothing_that_is_in_its_log(self):
+        """What is executed begins before the log does, and ends within it."""
+        source, replica = fleet_of_two(groups=0, has_row=False)
+        source.log(*(f"{A}:{gno}" for gno in range(3, 7)))
+        at = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(4)}
+        for executed in (f"{A}:1-6", f"{A}:1-4:6"):
+            replica.status(executed, replica.says(source, None, auto_position=False, **at))
+            source.status(f"{A}:1-6", purged=f"{A}:1-2")
+        assert [finding.witness for finding in audit(source, replica).findings] == [f"{A}:5"]
+
+    @pytest.mark.parametrize("name", ["read", "exec"])
+    def test_a_position_without_a_file_is_none(self, name):
+        """As of a channel that has not connected yet."""
+        source, replica = fleet_of_two()
+        at = {f"{name}_source_log_file": "", f"{name}_source_log_pos": 4}
+        for _ in range(2):
+            replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **at))
+            source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        rules = ("source_coordinate_valid", "applied_relay_gtids_executed")
+        assert {one.check.reason for one in output.checks if one.check.rule in rules} == {""}
+
     def test_what_auto_positioning_leaves_out_is_found_in_the_relay_log(self):
         """Where that is seen, and there alone."""
         source, replica = fleet_of_two()

@@ -871,3 +871,21 @@ def test_what_a_status_lacks_leaves_its_rules_undecided(column: str, rules: list
     assert result.broken == []
     undecided = result.undecided("channel")
     assert [rule for rule in rules if "was not read" in undecided.get(rule, "")] == rules
+
+
+def test_what_was_not_read_is_asked_for_where_it_decides():
+    """What is executed and logged needs no purge to explain it."""
+    journal = source()
+    del journal.row()["gtid_purged"]
+    assert "executed_within_logged" not in audit(journal).undecided("instance")
+
+
+def test_a_channel_that_has_no_relay_log_yet_has_no_position_in_one():
+    """The two are compared where there are two."""
+    journal = Journal("a", UUID_B, 2).begin()
+    journal.row(replica_status=[])["row"]["REPLICATION"]["channels"] = [
+        {"channel_name": "", "relay_log_file": "", "relay_log_position": 0}
+    ]
+    result = audit(journal)
+    assert result.broken == []
+    assert "relay_position_matches_master_info" not in result.undecided("channel")

@@ -406,6 +406,17 @@ def test_a_table_that_the_recovery_does_not_name_is_not_known(
     assert reasons == ({"table_not_named"} if is_open else set())
 
 
+def test_a_table_that_the_image_does_not_have_need_not_be_named() -> None:
+    """It was made since; whether the recovery has it nobody says."""
+    recovery = Recovery()
+    [named] = [e for e in recovery.source.fleet_events if e.body.get("step") == "checksum"]
+    made = {"name": "u", "engine": "InnoDB", "rows": 1, "checksum": "cc"}
+    named.body["tables"] = [*OTHERS, made]
+    output = recovery.run(*gtids(3, 4, 5))
+    assert names(output) == []
+    assert [one.reason for one in output.observations if DATA in one.rules] == []
+
+
 def in_steps(
     *steps: tuple[int, int | None, list[str]], is_anonymous: bool = False, **replay: Any
 ) -> Any:
