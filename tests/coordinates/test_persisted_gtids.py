@@ -1,4 +1,4 @@
-"""What is remembered of the GTIDs that the persister has written into mysql.gtid_executed."""
+"""What the persister writes into mysql.gtid_executed, what is remembered of it, and purge."""
 
 from __future__ import annotations
 
@@ -66,3 +66,34 @@ def test_a_purge_that_does_not_say_up_to_where_is_none():
     journal = persisted()
     journal.record("gtid_persister", step="purge")
     assert [] == audit(journal).findings
+
+
+@pytest.mark.parametrize("oldest", [3, 4])
+def test_the_persister_writes_a_number_only_where_it_grows(oldest):
+    """A transaction that goes on may hold it."""
+    journal = persisted()
+    for gno in (3, 4):
+        journal.record("gtid_persister", step="commit", trx_no=gno + 2, gtid=f"{UUID_A}:{gno}")
+        written = {"gtids": f"{UUID_A}:{gno}", "oldest_trx_no": oldest}
+        journal.record("gtid_persister", step="write", **written)
+    broken = audit(journal).broken
+    assert broken == (["gtid_persister_steps_complete"] if oldest == 4 else [])
+
+
+@pytest.mark.parametrize(
+    ("number", "waiting", "found"),
+    [
+        (11, {"step": "commit", "trx_no": 12}, ["purge_did_not_ask"]),
+        (11, {"step": "prepare"}, ["purge_did_not_ask"]),
+        (11, {"step": "commit", "trx_no": 11}, ["purge_limit_passed"]),  # found once
+        (None, {"step": "prepare"}, []),
+    ],
+)
+def test_a_purge_goes_as_far_as_the_number_that_was_written(number, waiting, found):
+    """What waits at its limit or beyond, or has no number yet, does not explain that."""
+    journal = Journal().begin().groups(3)
+    if number is not None:
+        journal.record("gtid_persister", step="number", trx_num_gtid=number)
+    journal.record("gtid_persister", gtid=f"{UUID_A}:1", **waiting)
+    journal.record("gtid_persister", step="purge", trx_no=12)
+    assert [finding.case for finding in audit(journal).findings] == found
