@@ -223,6 +223,14 @@ def zone_steps_complete__sequence(breaks: bool) -> Journal:
 
 
 @case()
+def zone_steps_complete__sequence_goes_on(breaks: bool) -> Journal:
+    """What follows without a ticket ends what was begun with one, when nothing of it is left."""
+    rest = ["commit 5@:shop.a", *([] if breaks else ["unlock 5@:shop.a"])]
+    outside = ("enter 1", "log 5@1:shop.a", "drop 1", *rest)
+    return sequence("metadata", *outside, "close", "wait", "validity_point", "open")
+
+
+@case()
 def metadata_lock_steps_complete__of_the_zone(breaks: bool) -> Journal:
     """Who records tickets and the backup's tables records that lock, too."""
     steps = ("enter 1", "close", "drop 1", "wait", "validity_point", "open")
