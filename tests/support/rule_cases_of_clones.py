@@ -51,6 +51,13 @@ def _recipient(*steps: str, destination: str = "LOCAL INSTANCE") -> Journal:
 
 
 @case()
+def clone_protocol__of_a_clone_whose_begin_was_not_seen(breaks: bool) -> Journal:
+    """For whom it is does not matter then: how long commits were blocked is known."""
+    waits = 1_000_000 - 2_000 + (1_000 if breaks else 999)
+    return _donor(*DONOR[1:], waits_us=waits - 1_000)
+
+
+@case()
 def clone_donor_steps_complete(breaks: bool) -> Journal:
     return _donor(*(step for step in DONOR if not (breaks and step == "order_forced")))
 
