@@ -103,6 +103,33 @@ def backup_image_names_one_state__event(breaks: bool) -> Journal:
 
 
 @case()
+def backup_image_names_one_state__event_of_a_backup_that_began(breaks: bool) -> Journal:
+    """Whatever zones it has: that position is none of an image."""
+    journal = begin(source())
+    if breaks:
+        return image(journal, 30, gtid_executed=f"{UUID_A}:1-2")
+    return image(journal)
+
+
+@case()
+def backup_image_names_one_state__validity_point_of_a_named_zone(breaks: bool) -> Journal:
+    """It tells whose zone that is, without its tables."""
+    journal = begin(source())
+    for step in ("close", "wait", "validity_point", "open"):
+        journal.record("zone", step=step, zone="archive")
+    return image(journal.groups(1) if breaks else journal)
+
+
+@case()
+def backup_image_names_one_state__of_a_zone_that_is_only_opened(breaks: bool) -> Journal:
+    """What it was closed for, before the backup began, is not known."""
+    journal = source()
+    if not breaks:
+        journal.record("zone", step="close")
+    return image(begin(journal, *(["close"] if breaks else []), "open"))
+
+
+@case()
 def backup_image_names_one_state__opened(breaks: bool) -> Journal:
     """Entries of others may follow the validity point; behind the opening it is too late."""
     journal = begin(source(), "close", "wait", "validity_point", "group")
