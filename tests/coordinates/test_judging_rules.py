@@ -45,6 +45,17 @@ def test_a_disabled_invariant_is_silent(name: str):
     assert rule not in {check.rule for cut in result.cuts for check in cut.checks}
 
 
+@pytest.mark.parametrize("name", CASES)
+def test_it_is_found_at_the_same_record_of_the_journal(name: str):
+    """However that is cut into blocks."""
+    cut = audit(CASES[name].build(breaks=True), block_size=2)
+    places = [
+        sorted((one.rule, one.at, one.sequence) for one in result.findings)
+        for result in (audited(name, breaks=True), cut)
+    ]
+    assert places[0] == places[1]
+
+
 def test_every_invariant_of_one_instance_has_a_case():
     """A rule without a case could be deleted unnoticed."""
     rules = {rule.name for rule in RULES.values() if rule.scope != "X"} - ELSEWHERE
