@@ -27,6 +27,7 @@ OF_TEXTS = {"gtid_text_wellformed", "gtid_text_canonical", "log_status_row_compl
 NOT_IN_THE_TABLE = {
     "lsn_order__status_variables": "LSNs of the status variables",
     "retrieved_matches_relay__cut": "what the relay log held before a restart",
+    "retrieved_matches_relay__cut_and_executed": "what the relay log held before a restart",
     "retrieved_matches_relay__cut_and_received_again": "what the relay log held before a restart",
     "retrieved_matches_relay__given_up_unseen": "what the relay log held at the previous row",
     "retrieved_matches_relay__lacks": "what the relay log held at the previous row",
