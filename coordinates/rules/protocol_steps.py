@@ -11,7 +11,7 @@ from __future__ import annotations
 import typing
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.families import Lack
@@ -19,9 +19,10 @@ from tallystick.coordinates.rules.outcomes import Broken, Undecided
 from tallystick.coordinates.rules.registry import RULES, Case, reason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.rules.outcomes import Reason
     from tallystick.coordinates.rules.registry import Rule
 
 UNDECIDED_WHEN = (
@@ -241,18 +242,7 @@ def note_forgotten(
         at: What is forgotten, or what would be judged by it.
         collection_id: The collection that it is of.
     """
-    judged = tuple(rule for rule in rules if rule.name not in reporter.disabled)
-    if judged:
-        reporter.note(
-            ObservationCode.COMPARISON_UNDECIDED,
-            FORGOTTEN,
-            at=at,
-            rules=judged,
-            is_undecided=True,
-            collection_id=collection_id,
-            what=what,
-            kept=kept,
-        )
+    _note_undecided(reporter, rules, FORGOTTEN, at, collection_id, what=what, kept=kept)
 
 
 def note_begin_unseen(
@@ -273,17 +263,27 @@ def note_begin_unseen(
         at: Its coordinates.
         collection_id: The collection that it is of.
     """
+    _note_undecided(reporter, rules, BEGIN_UNSEEN, at, collection_id, what=what, step=step)
+
+
+def _note_undecided(
+    reporter: Reporter,
+    rules: Iterable[Rule],
+    why: Reason,
+    at: str,
+    collection_id: str | None,
+    **values: Any,
+) -> None:
     judged = tuple(rule for rule in rules if rule.name not in reporter.disabled)
     if judged:
         reporter.note(
             ObservationCode.COMPARISON_UNDECIDED,
-            BEGIN_UNSEEN,
+            why,
             at=at,
             rules=judged,
             is_undecided=True,
             collection_id=collection_id,
-            what=what,
-            step=step,
+            **values,
         )
 
 
