@@ -34,7 +34,7 @@ BEGINS = frozenset({"change_source", "reset", "reset_all", "relay_log_recovery"}
 FORGETS_COORDINATES = frozenset({"change_source", "reset", "reset_all"})
 NAMED_MAX = 64
 RESETS_MAX = 8
-"""So many of the newest are remembered."""
+"""So many of the newest are kept apart; what is older counts with the oldest of them."""
 
 FirstQueued = tuple[str, int, int, str]
 
@@ -499,7 +499,11 @@ class Replica(SidTable):
             ts: When it was noticed.
         """
         self._count_given()
-        self.uncounted = [*self.uncounted[1 - RESETS_MAX :], Uncounted(ts, executed)]
+        found = [*self.uncounted, Uncounted(ts, executed)]
+        if len(found) > RESETS_MAX:
+            first, second, *newer = found
+            found = [second._replace(gtids=first.gtids | second.gtids), *newer]
+        self.uncounted = found
         self.shown = self.before = self.given = GtidSet.EMPTY
         self._forget_claimed()
         for channel in self.channels.values():

@@ -214,22 +214,27 @@ def writes_apart(row: MemberRow, against: Against) -> Compared:
         return Waiting(NOT_REACHED)
     names = fleet.keys_of(row.instance_id, ts)
     [mine] = fleet.find(str(source_key(row.instance_id, None)), ts)
-    others = fleet.all(but=row.instance_id)
-    apart = [one for one in others if one.writes_anonymous and _is_related(row, mine, one, fleet)]
-    if not apart or mine.sources or any(not names.isdisjoint(one.sources) for one in others):
+    naming = fleet.naming(names, row.instance_id)
+    if mine.sources or any(not names.isdisjoint(one.sources) for one in naming):
         return HOLDS
-    return Undecided(WRITES_APART, members=sorted(one.instance_id for one in apart))
+    apart = {
+        one.instance_id
+        for one in (*naming, *_sources_ever(mine, fleet, ts), *_of_cluster(row, fleet))
+        if one is not mine and one.writes_anonymous and _may_be_of(row.cluster, one)
+    }
+    return Undecided(WRITES_APART, members=sorted(apart)) if apart else HOLDS
 
 
-def _is_related(
-    row: MemberRow, mine: InstanceTimeline, other: InstanceTimeline, fleet: Fleet
-) -> bool:
-    """Whether another instance is of the same cluster, or one was the other's source."""
-    if None not in (row.cluster, other.cluster):
-        return row.cluster == other.cluster
-    ts = row.at.ts
-    named = (mine, other), (other, mine)
-    return any(not one.named.isdisjoint(fleet.keys_of(of.instance_id, ts)) for one, of in named)
+def _sources_ever(timeline: InstanceTimeline, fleet: Fleet, ts: int) -> list[InstanceTimeline]:
+    """The instances that an instance has named as its source, whatever their uuid is now."""
+    known = [one for key in timeline.named for one in fleet.find(key, ts)]
+    return known + fleet.numbering([key[2:] for key in timeline.named], ts)
+
+
+def _of_cluster(row: MemberRow, fleet: Fleet) -> list[InstanceTimeline]:
+    """The others of the cluster that is declared; without one nobody is known to be of it."""
+    others = fleet.all(but=row.instance_id) if row.cluster is not None else []
+    return [one for one in others if one.cluster == row.cluster]
 
 
 def _left_out(row: MemberRow, against: Against) -> Compared:

@@ -12,6 +12,7 @@ from tallystick.coordinates.audit import forgotten_origins, origins
 from tallystick.coordinates.audit.collection_checks import is_optional
 from tallystick.coordinates.audit.fleet import Edge, FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.replica import RESETS_MAX
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.fleet_journals import (
@@ -3531,6 +3532,18 @@ class TestResetOfAReplica:
             replica.status("", replica.says(source) | channel)
             source.status(f"{A}:1-3")
         assert self.said(audit(source, replica)) == undecided
+
+    def test_what_many_resets_took_is_not_forgotten(self):
+        """What the first took counts with a later one."""
+        count = 2 * RESETS_MAX
+        source, replica = fleet_of_two(groups=count)
+        said = replica.says(source) | {"is_connected": False}
+        for number in range(1, count + 1):
+            replica.status(f"{A}:{number}", said)
+            replica.reset()
+        replica.status("", said | {"is_connected": True})
+        source.status(f"{A}:1-{count}")
+        assert self.said(audit(source, replica)) == [f"{A}:1-{count}"]
 
     @pytest.mark.parametrize("by", ["reset", "data", "restored", "gap", "own"])
     def test_what_else_begins_anew_is_no_loss_of_a_count(self, by):
