@@ -92,7 +92,7 @@ class InstanceState:
         zones: The critical zone of online backups.
         engine_locks: The locks of engines at a validity point.
         images: Backup images and the validity points that they are of.
-        recovery_steps: Whether a recovery from one tells all its steps.
+        recovery_steps: Whether a recovery from one is recorded with all its steps.
         backup_lock_freeze: What LOCK TABLES FOR BACKUP and LOCK BINLOG FOR BACKUP freeze.
         backup_locks: The sessions that hold these locks.
         online_backup_steps, backup_lock_steps: Whether backups take all their steps.

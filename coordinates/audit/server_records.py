@@ -434,7 +434,7 @@ class ServerRecordReader(InstanceState):
         self.redo_positions.backup(body)
         if body["step"] == "image" and "coordinates_from" in body:
             judge_backup(body, self)
-            self.online_backup_steps.told(str(body["backup_id"]))
+            self.online_backup_steps.image_under_locks(str(body["backup_id"]))
         elif body["step"] == "end":
             self.backup_locks.backup_ended(
                 self.backup_lock_steps.session_of(body),

@@ -61,8 +61,8 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
     )
 )
 
-IMAGE_NOT_TOLD = reason(
-    "image_not_told",
+IMAGE_NOT_RECORDED = reason(
+    "image_not_recorded",
     "backup {backup} has ended without an error, and the journal has no image of it: whether its"
     " coordinates and the locks that they need are right is not judged",
     Lack.BACKUP,
@@ -81,7 +81,7 @@ class _Backup:
         session: That holds its locks.
         since: When it began.
         taken: The locks that the session held then or took later.
-        has_image: Whether it has told what it holds.
+        has_image: Whether its image was recorded.
     """
 
     session: str
@@ -171,7 +171,7 @@ class BackupLockSteps:
         if BACKUP_LOCK_STEPS_COMPLETE.name not in self._reporter.disabled:
             self._reporter.note(
                 ObservationCode.BACKUP_UNDECIDED,
-                IMAGE_NOT_TOLD,
+                IMAGE_NOT_RECORDED,
                 at=f"end of backup {backup_id}",
                 rules=(BACKUP_LOCK_STEPS_COMPLETE,),
                 is_undecided=True,

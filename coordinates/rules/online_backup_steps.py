@@ -120,7 +120,7 @@ METADATA_LOCK_STEPS_COMPLETE = register(
 )
 
 _UNDER_LOCKS: Final = "backup_lock_steps_complete"
-"""A backup is one under backup locks, or at a validity point: how it begins tells."""
+"""A backup is one under backup locks, or at a validity point: which, its begin shows."""
 _INSTANCE: Final = "instance lock"
 _SEQUENCE: Final = ("commit", "unlock_tables")
 """What follows write_binlog before the ticket is dropped."""
@@ -180,8 +180,8 @@ class OnlineBackupSteps:
     """Whether every metadata lock that is held was seen to be taken."""
     _backups: dict[str, _Backup] = field(default_factory=dict)
     """Those that have begun and not ended, by their ids."""
-    _told: list[str] = field(default_factory=list)
-    """Those made under backup locks that have told what they hold."""
+    _under_locks: list[str] = field(default_factory=list)
+    """Those of which an image made under backup locks was recorded."""
     _zones: dict[str, _Zone] = field(default_factory=dict)
     _engines: list[str] = field(default_factory=list)
     """Those that the backup has prelocked or locked."""
@@ -335,7 +335,7 @@ class OnlineBackupSteps:
             is_known = self._backups.pop(backup_id, None) is not None
             if is_known or "error" in body:
                 self._end(backup_id, is_broken_off="error" in body)
-            elif not (may_be_known or backup_id in self._told):
+            elif not (may_be_known or backup_id in self._under_locks):
                 note_begin_unseen(
                     self._reporter,
                     ZONE_STEPS_COMPLETE,
@@ -347,9 +347,9 @@ class OnlineBackupSteps:
                     at=f"end of backup {backup_id}",
                 )
 
-    def told(self, backup_id: str) -> None:
-        """A backup under backup locks says what it holds; who tells only that tells no begin."""
-        self._told = [*self._told[1 - _BACKUPS_MAX :], backup_id]
+    def image_under_locks(self, backup_id: str) -> None:
+        """Take an image made under backup locks: it may be recorded without the backup's begin."""
+        self._under_locks = [*self._under_locks[1 - _BACKUPS_MAX :], backup_id]
 
     def _begin(self, backup_id: str, ts: int, *, has_session: bool) -> None:
         is_alone = not (self._backups or self.forgotten_backups)

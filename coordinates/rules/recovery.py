@@ -98,7 +98,7 @@ REPLAYED_AS_OWN = reason(
 
 NO_STOP_NAMED = reason(
     "no_stop_named",
-    "the replay named no stop point and ended at {file}:{position}, behind which the log of"
+    "the replay named no stop point and ended at {file}:{position}, after which the log of"
     " {source} had {count:n group} more by the first that is known of it since the replay began:"
     " whether it was to go on is not known",
     Lack.BACKUP,
@@ -421,7 +421,7 @@ def _missed_stop(
             return missed
         is_short = missed is not None
     if time is None:
-        return _left_behind(made, log)
+        return _left_over(made, log)
     short = _short_of_time(made, log, time, origins) if is_short else None
     return short if isinstance(short, Broken) else _passed_time(made, log, time, origins) or short
 
@@ -441,12 +441,12 @@ def _missed_position(
     )
 
 
-def _left_behind(made: RecoveryMade, log: Replayed) -> Undecided | None:
-    """What the log had behind the end of a replay without a stop point, when it began."""
-    behind = _behind(made, log)
-    if isinstance(behind, Undecided):
-        return behind
-    count = sum(_is_missing(made, gtid) for gtid in behind.groups)
+def _left_over(made: RecoveryMade, log: Replayed) -> Undecided | None:
+    """What the log had after the end of a replay without a stop point, when it began."""
+    rest = _rest(made, log)
+    if isinstance(rest, Undecided):
+        return rest
+    count = sum(_is_missing(made, gtid) for gtid in rest.groups)
     (file, position), source = made.end, log.source.instance_id
     values = {"file": file, "position": position, "source": source}
     return Undecided(NO_STOP_NAMED, count=count, **values) if count else None
@@ -459,10 +459,10 @@ def _short_of_time(
 
     mysqlbinlog compares whole seconds, and stops at the first group that is too late.
     """
-    behind = _behind(made, log)
-    if isinstance(behind, Undecided):
-        return behind
-    for number, gtid in enumerate(behind.groups):
+    rest = _rest(made, log)
+    if isinstance(rest, Undecided):
+        return rest
+    for number, gtid in enumerate(rest.groups):
         committed = _commit_ts(origins, gtid)
         if committed is None:
             return Undecided(STOP_TIME_UNKNOWN, gtid=gtid, stop_time=time)
@@ -470,7 +470,7 @@ def _short_of_time(
             break
         if _is_missing(made, gtid):
             values = {"gtid": gtid, "committed": committed, "stop_time": time}
-            if number >= behind.count_then:
+            if number >= rest.count_then:
                 return Undecided(STOP_TIME_MAYBE_MISSED, **values)
             witness = f"{made.end[0]}:{made.end[1]}"
             return broken_recovery("stop_time_missed", made, log, witness=witness, **values)
@@ -501,8 +501,8 @@ def _commit_ts(origins: Origins, gtid: str) -> int | None:
     return origins.commit_ts(sid, int(gno)) if gtid else None
 
 
-class _Behind(NamedTuple):
-    """What the log had behind the end of a replay, by the first that is known since it began.
+class _Rest(NamedTuple):
+    """What the log had after the end of a replay, by the first that is known since it began.
 
     Attributes:
         groups: As of ``_between``.
@@ -513,7 +513,7 @@ class _Behind(NamedTuple):
     count_then: int
 
 
-def _behind(made: RecoveryMade, log: Replayed) -> _Behind | Undecided:
+def _rest(made: RecoveryMade, log: Replayed) -> _Rest | Undecided:
     states, lineage = log.source.states, log.state.lineage
     found: list[list[str]] = []
     for then in (states.until(made.begun_ts), next(states.since(made.begun_ts), None)):
@@ -526,7 +526,7 @@ def _behind(made: RecoveryMade, log: Replayed) -> _Behind | Undecided:
         if isinstance(groups, Undecided):
             return groups
         found.append(groups)
-    return _Behind(found[1], len(found[0]))
+    return _Rest(found[1], len(found[0]))
 
 
 def _is_missing(made: RecoveryMade, gtid: str) -> bool:

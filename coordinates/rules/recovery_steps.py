@@ -1,4 +1,4 @@
-"""Does a restored server tell of its recovery from the restore to the end of each replay (WL#3576)?
+"""Is a recovery recorded from the restore to the end of each replay (WL#3576)?
 
 The steps come from `backup` records (docs/journal.md); what they do is judged in `recovery` and
 `recovered_data`.

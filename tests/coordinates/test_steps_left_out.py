@@ -172,7 +172,7 @@ def test_a_backup_under_locks_tells_what_it_holds(has_image: bool, end: dict[str
     journal.record(**_BACKUP, step="end", session=7, **end)
     result = audit(journal)
     assert result.broken == []
-    assert ("image_not_told" in _reasons(result)) is not (has_image or bool(end))
+    assert ("image_not_recorded" in _reasons(result)) is not (has_image or bool(end))
 
 
 @pytest.mark.parametrize("ends", ["never", "by itself", "with its data"])

@@ -183,4 +183,4 @@ def test_a_backup_that_begins_again_under_its_name(of_locks: bool) -> None:
     journal.start()
     result = audit(journal)
     undecided = [one.reason for one in result.observations if one.is_undecided]
-    assert undecided == ["image_not_told"] * of_locks
+    assert undecided == ["image_not_recorded"] * of_locks

@@ -199,13 +199,7 @@ def retrieved_matches_relay__cut(breaks: bool) -> Journal:
     journal, relay, more = replica()
     relay.copy(more[0])
     journal.row(replica_status=status_before_end(journal, relay, 300))
-    if breaks:
-        journal.binlog.stop()
-        journal.record("stop")
-    journal.start()
-    journal.binlog.open(2)
-    relay.open(2, previous=f"{UUID_C}:1-3")
-    relay.connect()
+    _start_with_a_cut(journal, relay, is_stopped=breaks)
     text = f"{UUID_C}:1-3"
     journal.row(replica_status=journal.replica_status(Retrieved_Gtid_Set=text))
     return journal
@@ -219,12 +213,7 @@ def retrieved_matches_relay__cut_and_executed(breaks: bool) -> Journal:
     if not breaks:
         journal.binlog.group(more[0][0]["gtid"], server_id=3)
     journal.row(replica_status=status_before_end(journal, relay, 300 if breaks else 0))
-    journal.binlog.stop()
-    journal.record("stop")
-    journal.start()
-    journal.binlog.open(2)
-    relay.open(2, previous=f"{UUID_C}:1-3")
-    relay.connect()
+    _start_with_a_cut(journal, relay)
     text = f"{UUID_C}:1-3"
     journal.row(replica_status=journal.replica_status(Retrieved_Gtid_Set=text))
     return journal
@@ -236,18 +225,26 @@ def retrieved_matches_relay__cut_and_received_again(breaks: bool) -> Journal:
     journal, relay, more = replica()
     relay.copy(more[0])
     journal.row(replica_status=status_before_end(journal, relay, 300))
-    journal.binlog.stop()
-    journal.record("stop")
-    journal.start()
-    journal.binlog.open(2)
-    relay.open(2, previous=f"{UUID_C}:1-3")
-    relay.connect(position=more[0][0]["start"])
+    _start_with_a_cut(journal, relay, position=more[0][0]["start"])
     if not breaks:
         relay.copy(more[0])
     status = status_before_end(journal, relay, 0 if breaks else 300)
     status[0]["Retrieved_Gtid_Set"] = f"{UUID_C}:1-{3 if breaks else 4}"
     journal.row(replica_status=status)
     return journal
+
+
+def _start_with_a_cut(
+    journal: Journal, relay: RelayLog, *, is_stopped: bool = True, position: int = 4
+) -> None:
+    """The head of the next relay log has less than was received before the start."""
+    if is_stopped:
+        journal.binlog.stop()
+        journal.record("stop")
+    journal.start()
+    journal.binlog.open(2)
+    relay.open(2, previous=f"{UUID_C}:1-3")
+    relay.connect(position=position)
 
 
 @case()

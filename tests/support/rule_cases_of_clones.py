@@ -358,14 +358,18 @@ def clone_status_agrees__stage_of_success(breaks: bool) -> Journal:
     return journal
 
 
+def _recipient_recovers(journal: Journal, gtids: str) -> None:
+    """All of a clone, as far as the binary log's end at 900."""
+    _recipient_copies(journal)
+    coordinates = {"binlog_file": "binlog.000009", "binlog_position": 900}
+    journal.record("clone", step="recovered", role="recipient", **coordinates, gtid_executed=gtids)
+    journal.record("clone", step="end", role="recipient")
+
+
 @case()
 def clone_status_agrees__position(breaks: bool) -> Journal:
     journal = source()
-    _recipient_copies(journal)
-    coordinates = {"binlog_file": "binlog.000009", "binlog_position": 900}
-    gtids = {"gtid_executed": f"{UUID_A}:1-3"}
-    journal.record("clone", step="recovered", role="recipient", **coordinates, **gtids)
-    journal.record("clone", step="end", role="recipient")
+    _recipient_recovers(journal, f"{UUID_A}:1-3")
     journal.row(**_tables("Completed", position=901 if breaks else 900))
     return journal
 
@@ -373,11 +377,7 @@ def clone_status_agrees__position(breaks: bool) -> Journal:
 @case()
 def clone_status_agrees__set(breaks: bool) -> Journal:
     journal = source()
-    _recipient_copies(journal)
-    coordinates = {"binlog_file": "binlog.000009", "binlog_position": 900}
-    gtids = {"gtid_executed": f"{UUID_A}:{'1-4' if breaks else '1:2-3'}"}
-    journal.record("clone", step="recovered", role="recipient", **coordinates, **gtids)
-    journal.record("clone", step="end", role="recipient")
+    _recipient_recovers(journal, f"{UUID_A}:{'1-4' if breaks else '1:2-3'}")
     journal.row(**_tables("Completed"))
     return journal
 
@@ -386,11 +386,7 @@ def clone_status_agrees__set(breaks: bool) -> Journal:
 def clone_status_agrees__set_not_shown(breaks: bool) -> Journal:
     """A row that does not name the set says nothing of it; one that names none does."""
     journal = source()
-    _recipient_copies(journal)
-    coordinates = {"binlog_file": "binlog.000009", "binlog_position": 900}
-    gtids = {"gtid_executed": f"{UUID_A}:1-3"}
-    journal.record("clone", step="recovered", role="recipient", **coordinates, **gtids)
-    journal.record("clone", step="end", role="recipient")
+    _recipient_recovers(journal, f"{UUID_A}:1-3")
     tables = _tables("Completed")
     if breaks:
         tables["clone_status"]["GTID_EXECUTED"] = ""

@@ -96,11 +96,9 @@ def test_a_long_line_goes_on_below_indented_deeper(capsys, monkeypatch):
 
 
 SHOWS_PROGRESS = """
-import time
 from tallystick import terminal
 with terminal.progress("first") as progress:
     terminal.notice("a notice")
-    time.sleep(0.3)  # the line is written anew twelve times a second
     progress.done("it is over")
 terminal.show("the result")
 """
