@@ -27,11 +27,11 @@ from tallystick.deploy.broker_security import BrokerSecurity
 from tallystick.deploy.class_archives import with_archive
 from tallystick.deploy.errors import BrokerError
 from tallystick.deploy.jars import BROKER, broker_classpath
+from tallystick.deploy.ports import HOST, free_base_port
 from tallystick.deploy.preflight import java_command, java_environment, java_problem, port_problem
 from tallystick.deploy.private_files import write_private
 from tallystick.deploy.processes import ProcessName, dying_with_parent, wait_until
 
-HOST = "127.0.0.1"
 DEFAULT_PORT = 19092
 MAX_PORT = 65535
 HEAP_MIB = 512
@@ -269,7 +269,8 @@ class LocalBroker:
 
     def _ports(self) -> tuple[int, int]:
         if not self._wanted_port:
-            return free_ports()
+            first = free_base_port(2)
+            return first, first + 1
         ports = (self._wanted_port, self._wanted_port + 1)
         for port in ports:
             problem = port_problem(port, HOST)
@@ -427,16 +428,6 @@ def new_cluster_id() -> str:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if not text.startswith("-"):  # the formatting tool would read it as an option
             return text
-
-
-def free_ports() -> tuple[int, int]:
-    """Finds two ports on which nobody listens now."""
-    with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(2)]
-        for each in sockets:
-            each.bind((HOST, 0))
-        first, second = (int(each.getsockname()[1]) for each in sockets)
-        return first, second
 
 
 def live_brokers(port: int, timeout_s: float = 2.0, security: BrokerSecurity | None = None) -> int:

@@ -21,10 +21,10 @@ from typing import final
 
 from tallystick.deploy.errors import MysqldError
 from tallystick.deploy.mysql_server import MysqlServer
+from tallystick.deploy.ports import HOST
 from tallystick.deploy.preflight import port_problem
 from tallystick.deploy.processes import ProcessName, dying_with_parent, wait_until
 
-HOST = "127.0.0.1"
 START_DEADLINE_S = 60.0
 STOP_DEADLINE_S = 60.0
 INITIALISE_DEADLINE_S = 120.0

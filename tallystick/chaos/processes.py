@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any, final
 
 from tallystick.chaos.lab_fleet import LabFleet
 from tallystick.coordinates.values.errors import AuditError
-from tallystick.deploy.broker import HOST, MAX_PORT, LocalBroker, free_ports
-from tallystick.deploy.preflight import port_problem
+from tallystick.deploy.broker import LocalBroker
+from tallystick.deploy.ports import free_base_port
 from tallystick.errors import ExitCode
 from tallystick.journal_topic import prepare_topics
 from tallystick.producers.mysql_lab.layout import SERVERS
@@ -72,7 +72,7 @@ class Processes:
         self._plan = plan
         self._started: list[subprocess.Popen[str]] = []
         # A port that stays, also when the broker is started again.
-        self._broker = LocalBroker(directory / "broker", port=_free_port(2))
+        self._broker = LocalBroker(directory / "broker", port=free_base_port(2))
         self._lab: LabFleet | None = None
         self._audit: subprocess.Popen[str] | None = None
         self._fleet: subprocess.Popen[str] | None = None
@@ -118,7 +118,7 @@ class Processes:
     def _start_all(self) -> None:
         self._directory.mkdir(parents=True)
         if self._plan.is_lab:
-            port = _free_port(len(SERVERS))
+            port = free_base_port(len(SERVERS))
             self._lab = LabFleet(self._directory / "lab", port, self._plan.seed)
             self._lab.start()
         self._broker.start()
@@ -342,15 +342,6 @@ class Processes:
             )
         self._started.append(process)
         return process
-
-
-def _free_port(count: int) -> int:
-    """The first of so many free ports in a row."""
-    while True:
-        port, _ = free_ports()
-        wanted = range(port, port + count)
-        if wanted[-1] <= MAX_PORT and not any(port_problem(one, HOST) for one in wanted):
-            return port
 
 
 def _command_line(process: subprocess.Popen[str]) -> str:

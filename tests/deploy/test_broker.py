@@ -21,8 +21,8 @@ from tallystick.deploy.broker import (
     server_properties,
 )
 from tallystick.deploy.errors import BrokerError
+from tallystick.deploy.ports import free_base_port
 from tallystick.deploy.processes import ProcessName, wait_until
-from tests.support.ports import free_base_port
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.ports import free_base_port
+from tallystick.deploy.ports import free_base_port
 from tests.support.started_commands import DEADLINE_S, wait_until
 
 SHIPPED = Path(__file__).parents[2] / "deploy" / "prometheus"

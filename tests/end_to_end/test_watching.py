@@ -11,8 +11,8 @@ from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from tallystick.deploy.ports import free_base_port
 from tallystick.streaming import table_reader
-from tests.support.ports import free_base_port
 from tests.support.started_commands import DEADLINE_S, wait_until
 
 INSTANCES = ["replica-a1", "source-a"]

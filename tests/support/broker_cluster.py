@@ -19,9 +19,9 @@ from tallystick.deploy.broker import (
 )
 from tallystick.deploy.class_archives import with_archive
 from tallystick.deploy.jars import BROKER, broker_classpath
+from tallystick.deploy.ports import free_base_port
 from tallystick.deploy.preflight import java_command, java_environment
 from tallystick.deploy.processes import wait_until
-from tests.support.ports import free_base_port
 
 NODES = 3
 DEADLINE_S = 120

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tallystick.deploy.mysql_server import mysqld_problem
+from tallystick.deploy.ports import free_base_port
 from tallystick.producers.mysql_lab.layout import SERVERS
 from tallystick.servers.lab import Lab
-from tests.support.ports import free_base_port
 
 _MADE: list[Path] = []
 """The directory of this process' first lab."""

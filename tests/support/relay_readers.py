@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from tallystick.deploy.ports import HOST, free_base_port
 from tallystick.producers.mysql.settings import RelayReaderSettings
-from tests.support.ports import HOST, free_base_port
 from tests.support.tails import wait_for
 
 ROOT = Path(__file__).parents[2]

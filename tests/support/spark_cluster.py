@@ -13,9 +13,9 @@ from urllib.request import urlopen
 
 import pyspark
 
+from tallystick.deploy.ports import free_base_port
 from tallystick.deploy.preflight import java_environment
 from tallystick.deploy.processes import wait_until
-from tests.support.ports import free_base_port
 
 HOST = "127.0.0.1"
 DEADLINE_S = 120

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tallystick.deploy.ports import HOST, free_base_port
 from tallystick.producers.mysql_lab.layout import HUB, REPLICA_1, REPLICA_2, SOURCE_A, SOURCE_B
 from tallystick.servers.lab import Lab
-from tests.support.ports import HOST, free_base_port
 from tests.support.started_commands import Commands
 from tests.tallystick.alerts.receivers import Alertmanager, Receiver
 from tests.tallystick.outputs.chromium import Chromium

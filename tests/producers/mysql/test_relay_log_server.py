@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.deploy.certificates import Authority
+from tallystick.deploy.ports import HOST
 from tallystick.producers.mysql import relay_log_server, remote_directory
 from tallystick.producers.mysql.log_directory import LocalDirectory
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
@@ -35,7 +36,6 @@ from tallystick.producers.mysql.relay_wire import (
 from tallystick.producers.mysql.remote_directory import RelayReaderError, RemoteDirectory
 from tallystick.producers.mysql.settings import RelayReaderSettings
 from tests.producers.mysql.test_tail_parts import HEAD, event, rotate, types
-from tests.support.ports import HOST
 from tests.support.tails import wait_for
 
 TOKEN = "a token for tests only"

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-from tests.support.ports import HOST, free_base_port
+from tallystick.deploy.ports import HOST, free_base_port
 
 DEADLINE_S = 60
 

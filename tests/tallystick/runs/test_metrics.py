@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import Incident, IncidentState, Severity, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.deploy.ports import free_base_port
 from tallystick.errors import MisuseError
 from tallystick.runs import metric_families, metrics_listener
 from tallystick.runs.health import JobHealth
@@ -26,7 +27,6 @@ from tallystick.streaming.answers import Member
 from tallystick.streaming.progress import COUNTERS, GAUGES
 from tallystick.streaming.rounds import Round
 from tallystick.streaming.watch import StepReport
-from tests.support.ports import free_base_port
 from tests.support.results import finding
 
 HOST = "127.0.0.1"

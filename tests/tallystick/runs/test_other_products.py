@@ -11,8 +11,8 @@ import time
 import pytest
 
 from tallystick.deploy.mysqld import greeted_version
+from tallystick.deploy.ports import free_base_port
 from tallystick.errors import ExitCode
-from tests.support.ports import free_base_port
 
 DEADLINE_S = 60
 PASSWORD = "hunter2"

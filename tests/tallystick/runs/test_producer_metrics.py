@@ -10,10 +10,10 @@ from urllib.error import HTTPError
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from tallystick.deploy.ports import free_base_port
 from tallystick.errors import MisuseError
 from tallystick.producers.publisher import Delivery
 from tallystick.runs.producer_metrics import INSTANCES_MAX, OTHER, PREFIX, ProducerMetrics
-from tests.support.ports import free_base_port
 
 DOCS = Path(__file__).parents[3] / "docs" / "operations.md"
 
