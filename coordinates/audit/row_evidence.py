@@ -163,7 +163,7 @@ def _boundary_before(position: LogCoordinates, binlog: BinlogReader) -> LogCoord
     return LogCoordinates(position.base_name, int(last[FILE]), int(last[END]))
 
 
-def logged_up_to(row: Row, evidence: PositionEvidence) -> GtidSet | None:
+def _logged_up_to(row: Row, evidence: PositionEvidence) -> GtidSet | None:
     """What the binary log holds up to the row's position, None unknown."""
     if not row.has_binlog:
         return GtidSet.EMPTY
@@ -176,8 +176,8 @@ def logged_up_to(row: Row, evidence: PositionEvidence) -> GtidSet | None:
 # The executed set
 
 
-def executed_evidence(row: Row, logged: GtidSet | None) -> ExecutedEvidence:
-    """Of gtid_executed; ``logged`` is what the binary log holds up to the row's position."""
+def executed_evidence(row: Row, position: PositionEvidence) -> ExecutedEvidence:
+    """Of gtid_executed, and what the binary log holds up to the row's position."""
     state, history, server = row.state, row.baselines, row.server
     fallen: Any = history.fallen.get("executed")
     return ExecutedEvidence(
@@ -187,18 +187,18 @@ def executed_evidence(row: Row, logged: GtidSet | None) -> ExecutedEvidence:
         server_uuid=server.server_uuid,
         position=state.position,
         has_binlog=server.log_bin and state.has_binlog is not False,
-        journal_gtid_set=logged,
+        journal_gtid_set=_logged_up_to(row, position),
         logs_everything=server.logs_everything,
         previous_gtid_executed=history.executed,
         fallen=fallen,
         assigned=history.assigned,
         must_recover=history.must_recover,
-        growth=_growth(row),
+        growth=_growth(row, position.doubt),
         read_before=(state.executed_first or GtidSet.EMPTY) | state.executed_in_status,
     )
 
 
-def _growth(row: Row) -> Growth:
+def _growth(row: Row, binlog_doubt: Undecided | None) -> Growth:
     state, history, server, binlog = row.state, row.baselines, row.server, row.binlog
     logged = binlog.grouped.freeze()
     purged = GtidSet.EMPTY if state.purged is None else state.purged - logged
@@ -209,6 +209,7 @@ def _growth(row: Row) -> Growth:
         doubtful=binlog.of_unknown_writer.freeze(),
         received=received,
         logged=logged,
+        writes_doubt=binlog_doubt if server.log_bin and row.has_binlog else None,
         has_anonymous=any(relay.has_anonymous for relay in row.relays.values()),
         is_complete=server.has_started
         and server.server_uuid is not None

@@ -20,7 +20,6 @@ from tallystick.coordinates.audit.channel_evidence import (
 from tallystick.coordinates.audit.row_evidence import (
     executed_evidence,
     lag_evidence,
-    logged_up_to,
     position_evidence,
     purged_evidence,
     redo_evidence,
@@ -130,7 +129,7 @@ def judge_instance(row: Row) -> RowEvidence:
     checks = row.checks
     _follow_log_bin(row)
     position = position_evidence(row)
-    executed = executed_evidence(row, logged_up_to(row, position))
+    executed = executed_evidence(row, position)
     lag = lag_evidence(row, executed)
     purged = purged_evidence(row)
     checks.ask(_POSITION, position)

@@ -100,6 +100,7 @@ class Growth(NamedTuple):
         doubtful: What the server logged without its being known who wrote it.
         received: What each channel has brought, ever.
         logged: What the binary log was seen to hold.
+        writes_doubt: Why it is not known what else the server itself wrote.
     """
 
     brought: tuple[GtidSet, ...]
@@ -109,6 +110,7 @@ class Growth(NamedTuple):
     doubtful: GtidSet = GtidSet.EMPTY
     received: tuple[GtidSet, ...] = ()
     logged: GtidSet = GtidSet.EMPTY
+    writes_doubt: Undecided | None = None
 
     def from_unseen_senders(self, gtids: GtidSet) -> GtidSet:
         """Those that were logged and are of servers of which no channel has brought any.
@@ -469,8 +471,9 @@ def executed_as_shown_before(e: ExecutedEvidence) -> RowAnswer:
         " coming."
     ),
     undecided_when=(
-        "server_uuid is not known, the relay logs of a channel were not seen completely (a gap,"
-        " observation began later), it is not known under which server id a group was logged,"
+        "server_uuid is not known, the binary log was not seen up to the row, the relay logs of a"
+        " channel were not seen completely (a gap, observation began later), it is not known under"
+        " which server id a group was logged,"
         " it was logged and no channel has ever brought a group of that server (one may have come"
         " and gone unseen), a channel brings groups without a GTID, to which the"
         " replica may assign any UUID, or there is no accepted row to compare with"
@@ -511,6 +514,8 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
     grown = grown - e.growth.from_unseen_senders(grown)
     if not grown:
         return Undecided(SENDER_UNSEEN)
+    if e.growth.writes_doubt is not None:
+        return e.growth.writes_doubt
     return Broken("nothing_brought_it", witness=grown, at=grown.first(3), grown=grown)
 
 

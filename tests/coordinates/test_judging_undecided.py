@@ -178,6 +178,16 @@ def group_of_an_unseen_channel() -> Journal:
     return journal
 
 
+def injected_group_of_an_unseen_log() -> Journal:
+    """A client commits an empty group under a foreign GTID; no event of any log is observed."""
+    journal = Journal().begin()
+    journal.row()
+    journal.binlog.group(f"{UUID_C}:4")
+    journal.row()
+    journal.records = [r for r in journal.records if r["kind"] != "binlog"]
+    return journal
+
+
 def anonymous_channel() -> Journal:
     origin = Journal("s", UUID_C, 3).begin()
     origin.binlog.group(None)
@@ -279,6 +289,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("logged_eventually_executed", lag_that_stands_still, "stand still", "instance"),
         ("executed_growth_explained", anonymous_channel, "without a GTID", "instance"),
         ("executed_growth_explained", group_of_an_unseen_channel, "gone unseen", "instance"),
+        ("executed_growth_explained", injected_group_of_an_unseen_log, "no event", "instance"),
         (
             "executed_growth_explained",
             unexplained_while_a_relay_log_is_unseen,
