@@ -11,7 +11,7 @@ from tallystick.coordinates.rules.explanation import moment
 from tallystick.coordinates.rules.observations import NEVER_ANSWERED, NOBODY_ANSWERED, NOT_ANSWERED
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from tallystick.coordinates.rules.outcomes import Reason
 
@@ -62,18 +62,17 @@ def _not_answered(
 
 
 def missing_answers(
-    cuts: Sequence[Cut], starts: Mapping[str, int], observed: Collection[str] = ()
+    cuts: Sequence[Cut], starts: Mapping[str, int]
 ) -> Iterable[tuple[Cut, Observation]]:
     """What a finished history lacks: answers to collections that several instances have answered.
 
-    Expected are all that have answered one of these before, or have started before it. An instance
-    whose collections are its own (in journals written by hand) is not waited for. Observers that
-    name themselves answer every request, so one that another of them has answered counts, too.
+    Expected are all that have answered one of these before, and, of whatever collection, those
+    that started before it and never answer any: no account of theirs was compared. An instance
+    whose collections are its own (in journals written by hand) is not waited for.
 
     Args:
         cuts: All rows of the history.
         starts: When each instance first started, in the time of its journal.
-        observed: Instances whose journals name their observers.
     """
     own = {cut.instance_id for cut in cuts}
     expected: set[str] = set()
@@ -81,15 +80,12 @@ def missing_answers(
     for rows in collections_of(cuts):
         answered = {cut.instance_id for cut in rows}
         began = min(cut.ts for cut in rows)
-        silent = {name for name, ts in starts.items() if ts < began and name not in own}
+        missing = {name for name, ts in starts.items() if ts < began and name not in own}
         if len(answered) > 1:
-            expected |= answered | silent
-        elif not answered.isdisjoint(observed) and not silent.isdisjoint(observed):
-            expected |= answered | silent.intersection(observed)
+            expected |= answered
         if answered & expected:
-            ts = max(cut.ts for cut in rows)
-            for instance_id in sorted(expected - answered):
-                yield missing_answer(
-                    rows[0].collection_id, instance_id, ts, last_ts.get(instance_id)
-                )
+            missing |= expected - answered
+        ts = max(cut.ts for cut in rows)
+        for instance_id in sorted(missing):
+            yield missing_answer(rows[0].collection_id, instance_id, ts, last_ts.get(instance_id))
         last_ts |= {cut.instance_id: cut.ts for cut in rows}

@@ -108,8 +108,7 @@ def audit_history(
     named = homes.name_sources(result.observations, result.checks)
     result.observations, result.checks = named
     starts = {e.instance_id: e.ts for e in reversed(events) if e.kind is FleetEventKind.BOOT}
-    observed = {e.instance_id for e in events if e.kind is FleetEventKind.OBSERVER}
-    for cut, observation in list(missing_answers(result.cuts, starts, observed)):
+    for cut, observation in list(missing_answers(result.cuts, starts)):
         result.cuts.append(cut)
         result.observations.append(observation)
     result.findings = sorted(findings.values(), key=lambda finding: finding.order)

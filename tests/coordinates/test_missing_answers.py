@@ -52,10 +52,10 @@ def test_who_has_started_and_never_answers_is_expected(starts, missing):
     assert [cut.collection_id for cut, _ in found if cut.instance_id == "z"] == missing
 
 
-@pytest.mark.parametrize(("observed", "missing"), [("az", ["c2"]), ("a", []), ("z", []), ("", [])])
-def test_of_two_observers_one_may_never_answer(observed, missing):
-    """What an observer answers was asked of the other one, too."""
-    found = missing_answers(rows(c1="a", c2="a"), {"a": 0, "z": 0}, observed)
+@pytest.mark.parametrize(("start", "missing"), [(0, ["c2", "c3"]), (1, ["c3"]), (5, [])])
+def test_who_never_answers_is_missing_beside_collections_of_others(start, missing):
+    """Whose collections they were: nothing of it was compared."""
+    found = missing_answers(rows(c1="a", c2="b", c3="a"), {"a": 0, "b": 0, "z": start})
     assert [cut.collection_id for cut, _ in found if cut.instance_id == "z"] == missing
 
 
