@@ -438,7 +438,7 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
     return Broken(
         "passed",
         witness=missing,
-        at=missing.first(3),
+        at=missing,
         missing=missing,
         applied=e.applied,
         gtid_executed=e.gtid_executed,
@@ -518,7 +518,7 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     lost = e.cut - e.retrieved
     if e.gtid_executed is not None and lost - e.gtid_executed:
         lost = lost - e.gtid_executed
-        return Broken("cut", witness=lost, at=lost.first(3), wrong=lost, retrieved=e.retrieved)
+        return Broken("cut", witness=lost, at=lost, wrong=lost, retrieved=e.retrieved)
     excess = e.retrieved - e.journal_retrieved
     due = e.received_before
     absent = GtidSet.EMPTY if due is None else due - e.retrieved
@@ -533,7 +533,7 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     return Broken(
         "not_received" if excess else "lacks",
         witness=wrong,
-        at=wrong.first(3),
+        at=wrong,
         wrong=wrong,
         retrieved=e.retrieved,
         received=e.journal_retrieved,

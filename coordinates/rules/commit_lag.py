@@ -259,7 +259,7 @@ def commit_lag_is_suffix(e: LagEvidence) -> RowAnswer:
     return Broken(
         "hole",
         witness=holes,
-        at=holes.first(3),
+        at=holes,
         holes=holes,
         last=e.groups.gtid(last),
         executed=e.gtid_executed,
@@ -316,7 +316,7 @@ def logged_eventually_executed(e: LagEvidence) -> RowAnswer:
         return Broken(
             "never_executed",
             witness=lost,
-            at=lost.first(3),
+            at=lost,
             lost=lost,
             seconds=SETTLE_US // 1_000_000,
             executed=e.gtid_executed,

@@ -374,7 +374,7 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
     return Broken(
         "lost",
         witness=lost,
-        at=lost.first(3),
+        at=lost,
         lost=lost,
         executed=e.gtid_executed,
         previous=previous,
@@ -445,7 +445,7 @@ def executed_as_shown_before(e: ExecutedEvidence) -> RowAnswer:
             return Broken(
                 case,
                 witness=lost,
-                at=lost.first(3),
+                at=lost,
                 lost=lost,
                 executed=executed,
                 previous=previous,
@@ -516,7 +516,7 @@ def executed_growth_explained(e: ExecutedEvidence) -> RowAnswer:
         return Undecided(SENDER_UNSEEN)
     if e.growth.writes_doubt is not None:
         return e.growth.writes_doubt
-    return Broken("nothing_brought_it", witness=grown, at=grown.first(3), grown=grown)
+    return Broken("nothing_brought_it", witness=grown, at=grown, grown=grown)
 
 
 @rule(
@@ -569,6 +569,4 @@ def recovered_gtids_complete(e: ExecutedEvidence) -> RowAnswer:
     lost = e.must_recover - e.gtid_executed
     if not lost:
         return HOLDS
-    return Broken(
-        "not_recovered", witness=lost, at=lost.first(3), lost=lost, executed=e.gtid_executed
-    )
+    return Broken("not_recovered", witness=lost, at=lost, lost=lost, executed=e.gtid_executed)

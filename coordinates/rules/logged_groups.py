@@ -349,7 +349,7 @@ def head_is_purged(found: GtidSet, purged: GtidSet) -> RowAnswer:
     return Broken(
         "head_not_purged",
         witness=unexplained,
-        at=unexplained.first(3),
+        at=unexplained,
         unexplained=unexplained,
         found=found,
         purged=purged,

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, final
 
+from tallystick.coordinates.values.gtid import GtidSet
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -22,6 +24,9 @@ class Holds:
 
 
 HOLDS: Final = Holds()
+
+GTIDS_SHOWN: Final = 3
+"""As many GTIDs are where a finding is: a person can look these up."""
 
 
 @final
@@ -41,7 +46,7 @@ class Broken:
     Attributes:
         case: Which contradiction of the rule it is.
         witness: The smallest thing that shows it.
-        at: Its coordinates, None: the collection whose row shows it.
+        at: Its coordinates, the first of its GTIDs, None: the collection whose row shows it.
         data: What the texts of the case name.
     """
 
@@ -55,6 +60,8 @@ class Broken:
     ) -> None:
         object.__setattr__(self, "case", case)
         object.__setattr__(self, "witness", str(witness))
+        if isinstance(at, GtidSet):
+            at = at.first(GTIDS_SHOWN)
         object.__setattr__(self, "at", None if at is None else str(at))
         object.__setattr__(self, "data", json_values(data))
 

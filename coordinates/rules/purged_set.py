@@ -286,7 +286,7 @@ def purged_matches_oldest_file(e: PurgedEvidence) -> RowAnswer:
         return Broken(
             "lost_from_log",
             witness=lost,
-            at=lost.first(3),
+            at=lost,
             lost=lost,
             purged=e.gtid_purged,
             logged=e.logged,
@@ -326,7 +326,7 @@ def _purged_without_log(e: PurgedEvidence, purged: GtidSet) -> RowAnswer:
     return Broken(
         "kept_without_log",
         witness=kept,
-        at=kept.first(3),
+        at=kept,
         kept=kept,
         purged=purged,
         executed=e.executed_first,
@@ -382,9 +382,7 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
     if not has_fallen(e.gtid_purged, previous, e.fallen):
         return HOLDS
     lost = previous - e.gtid_purged
-    return Broken(
-        "lost", witness=lost, at=lost.first(3), lost=lost, purged=e.gtid_purged, previous=previous
-    )
+    return Broken("lost", witness=lost, at=lost, lost=lost, purged=e.gtid_purged, previous=previous)
 
 
 @rule(

@@ -6,8 +6,8 @@ import pytest
 
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import explain
-from tests.support.journals import audit
-from tests.support.rule_cases import all_cases, audited
+from tests.support.journals import UUID_A, audit
+from tests.support.rule_cases import all_cases, audited, local, source
 
 CASES = all_cases()
 ELSEWHERE = {
@@ -60,3 +60,13 @@ def test_every_invariant_of_one_instance_has_a_case():
     """A rule without a case could be deleted unnoticed."""
     rules = {rule.name for rule in RULES.values() if rule.scope != "X"} - ELSEWHERE
     assert rules == {name.partition("__")[0] for name in CASES}
+
+
+@pytest.mark.parametrize(("kept", "lost", "first"), [("1-2", "3-5", "3-5"), ("1", "2-5", "2-4")])
+def test_a_finding_of_many_gtids_is_at_the_first_three(kept: str, lost: str, first: str):
+    """So many a person can look up; the witness has them all."""
+    journal = source(5)
+    journal.row()
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:{kept}"
+    [finding] = [f for f in audit(journal).findings if f.rule == "executed_monotone"]
+    assert (finding.witness, finding.at) == (f"{UUID_A}:{lost}", f"{UUID_A}:{first}")
