@@ -177,6 +177,46 @@ def _compare(
     assert limit.reason in named or (not limit.reason and not named)
 
 
+# At the limit and one beyond it
+
+
+class Full(NamedTuple):
+    """A case, crowded, that needs a limit to be just as high."""
+
+    case: str
+    needs: int = 2
+
+
+FULL = {
+    "backups under locks": Full("backup_lock_steps_complete"),
+    "backups with images": Full("backup_image_names_one_state__validity_point"),
+    "backups that go on": Full("zone_steps_complete__opened"),
+    "sessions with locks": Full("backup_locks_freeze_scope__logged_ddl"),
+    "collections": Full("collection_lock_order"),
+    "steps of collections": Full("collection_steps_complete"),
+    "threads outside a zone": Full("critical_sequence_in_zone__between_logging_and_unlocking"),
+    "zones": Full("critical_sequence_in_zone"),
+    "GTIDs to persist": Full("gtid_persister_steps_complete"),
+    "persisted GTIDs": Full("gtid_table_has_closed_files__persisted", 1),
+    "writes of repositories": Full("info_repository_read_back__one_of_several", 3),
+    "locked engines": Full("engine_lock_budget__time_out_told"),
+    "threads that left early": Full("zone_steps_complete__sequence"),
+    "backups": Full("image_lsn_within_redo__begin"),
+}
+
+
+@pytest.mark.parametrize("name", [name for name, one in LIMITS.items() if one.reason == FORGOTTEN])
+def test_as_many_as_the_limit_says_are_remembered(name: str, monkeypatch: pytest.MonkeyPatch):
+    """With one less, what is forgotten is named."""
+    case, needs = FULL[name]
+    for limit in (needs, needs - 1):
+        for path in LIMITS[name].values:
+            module, _, attribute = path.rpartition(".")
+            monkeypatch.setattr(importlib.import_module(module), attribute, limit)
+        codes = {code for _, code in said_of(case, breaks=True, is_crowded=True).undecided}
+        assert (FORGOTTEN in codes) == (limit < needs)
+
+
 # Until it is known to have ended
 
 
