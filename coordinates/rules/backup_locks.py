@@ -164,8 +164,6 @@ class BackupLockProtocol:
             session.tables_at = position
             session.executed = baselines.executed or GtidSet.EMPTY
         session.held.setdefault(lock, ts)
-        if lock == "instance" and name in self._in_doubt:
-            self._in_doubt.remove(name)
 
     def unended(self) -> Iterator[Unended]:
         """The locks that are held."""
@@ -256,7 +254,8 @@ class BackupLockProtocol:
 
     def _doubt(self, name: str, session: LockSession | None) -> None:
         if session is not None and "instance" in session.held:
-            self._in_doubt = [*self._in_doubt[1 - _SESSIONS_MAX :], name]
+            others = [other for other in self._in_doubt if other != name]
+            self._in_doubt = [*others[1 - _SESSIONS_MAX :], name]
 
     def log_began_anew(self) -> None:
         """RESET: where locks were taken is a coordinate of another log."""

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.baselines import ChannelBaselines
     from tallystick.coordinates.audit.server import Server
+    from tallystick.coordinates.logs.group_queue import Rows
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
 APPLIED_UNKNOWN = reason(
@@ -317,8 +318,7 @@ def _judge_passed(
     if position != MAGIC_LENGTH and not ((file == number) & (end == position)).any():
         return HOLDS  # it may be inside of a group, and so be none of the source's at all
     is_passed = (file < number) | ((file == number) & (end <= position))
-    groups = groups[is_passed & (groups[:, Q_SID] >= 0)]
-    missing = GtidSet.from_groups(relay.sids, groups[:, Q_SID], groups[:, Q_GNO]) - executed
+    missing = _gtids(groups[is_passed], relay) - executed
     if not missing:
         return HOLDS
     return Broken(
@@ -330,9 +330,7 @@ def _judge_executed(stored: LogCoordinates, executed: GtidSet | None, relay: Rel
     """Whether the image's GTID set has what the stored position has passed."""
     if executed is None:
         return Undecided(NO_SET)
-    groups = relay.queue.until(stored.file_number, stored.position)
-    groups = groups[groups[:, Q_SID] >= 0]
-    missing = GtidSet.from_groups(relay.sids, groups[:, Q_SID], groups[:, Q_GNO]) - executed
+    missing = _gtids(relay.queue.until(stored.file_number, stored.position), relay) - executed
     if not missing:
         return HOLDS
     return Broken(
@@ -342,3 +340,9 @@ def _judge_executed(stored: LogCoordinates, executed: GtidSet | None, relay: Rel
         missing=missing,
         stored=stored,
     )
+
+
+def _gtids(groups: Rows, relay: RelayReader) -> GtidSet:
+    """Those that the groups have; an anonymous one has none."""
+    groups = groups[groups[:, Q_SID] >= 0]
+    return GtidSet.from_groups(relay.sids, groups[:, Q_SID], groups[:, Q_GNO])

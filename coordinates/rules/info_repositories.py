@@ -155,15 +155,14 @@ class InfoRepositories:
         if values is None:
             self._writes.pop(key, None)
             return
-        if body.get("durable", True) and key in self._forgotten:
-            self._forgotten.remove(key)
-        writes = self._writes.get(key)
-        if body.get("durable", True) or writes is None:
-            # What a file had before the first write seen is not known, if that may be lost.
+        if body.get("durable", True):
             self._writes[key] = [values]
-            if not body.get("durable", True):
-                del self._writes[key]
+            if key in self._forgotten:
+                self._forgotten.remove(key)
             return
+        writes = self._writes.get(key)
+        if writes is None:
+            return  # what a file had before this write, which may be lost, is not known
         writes.append(values)
         if len(writes) > _WRITES_MAX:
             del writes[1]
