@@ -900,3 +900,30 @@ def test_a_channel_that_has_no_relay_log_yet_has_no_position_in_one():
     result = audit(journal)
     assert result.broken == []
     assert "relay_position_matches_master_info" not in result.undecided("channel")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "broken"),
+    [
+        ("before what is stored", "relay_position_matches_master_info"),
+        ("inside an event", "relay_position_on_written_boundary"),
+        ("fallen", "channel_positions_monotone"),
+        ("before what is applied", "applied_within_flushed"),
+    ],
+)
+def test_a_flushed_coordinate_that_is_wrong_itself_is_found_once(wrong: str, broken: str):
+    """It is held against slave_master_info only where it could be right."""
+    journal, relay, more = replica(sync_source_info=1)
+    flushed = relay.coordinates
+    if wrong == "fallen":
+        apply(journal, relay, more[0])
+        store(journal, relay)
+        journal.row()
+    apply(journal, relay, more[1 if wrong == "fallen" else 0])
+    store(journal, relay)
+    relay.flushed = flushed
+    is_applied = wrong == "before what is applied"
+    row = journal.row(replica_status=journal.replica_status() if is_applied else None)
+    if wrong == "inside an event":
+        row["row"]["REPLICATION"]["channels"][0]["relay_log_position"] -= 1
+    assert audit(journal).broken == [broken]

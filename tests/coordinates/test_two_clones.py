@@ -75,6 +75,21 @@ def test_a_recipient_is_asked_for_its_own_stages(names: tuple[str | None, str | 
     assert _unended(audit(journal)) == []
 
 
+@pytest.mark.parametrize(
+    ("stages", "error", "is_judged"),
+    [((), {}, False), (("FILE COPY",), {}, True), (("FILE COPY",), {"error": 3862}, False)],
+)
+def test_a_recipient_whose_clone_fails_owes_no_stage(
+    stages: tuple[str, ...], error: dict[str, int], is_judged: bool
+) -> None:
+    """Nor does one of whose stages none was recorded."""
+    journal = Journal().begin().groups(2)
+    journal.record("clone", role="recipient", step="begin", destination="/backup/today")
+    _steps(journal, None, *stages, "REDO COPY" if stages else "recovered", role="recipient")
+    journal.record("clone", role="recipient", step="end", **error)
+    assert audit(journal).broken == ["clone_recipient_steps_complete"] * is_judged
+
+
 def test_a_donor_that_is_a_recipient() -> None:
     """The clone that a server gives does not change the stage of the one that it takes."""
     journal = Journal().begin().groups(2)
