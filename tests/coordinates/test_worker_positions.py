@@ -1,9 +1,16 @@
-"""Rows of slave_worker_info that look wrong and are not."""
+"""Rows of slave_worker_info: what looks wrong and is not, and how far that goes."""
 
 from __future__ import annotations
 
 import pytest
 
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
+from tallystick.coordinates.rules.worker_positions import (
+    WorkerPosition,
+    WorkersEvidence,
+    worker_positions_end_groups,
+)
+from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 from tests.support.journals import Journal, Record, RelayLog, audit
 from tests.support.rule_cases import apply, replica
 from tests.support.rule_cases_of_channels import worker_row
@@ -86,3 +93,95 @@ def test_what_a_connection_before_has_read_is_read():
     apply(journal, relay, more[0])
     row(journal, worker_row(relay), Read_Source_Log_Pos=4)
     assert "worker_positions_end_groups" not in audit(journal).broken
+
+
+# At and beyond each boundary
+
+
+def relay_at(position: int) -> LogCoordinates:
+    return LogCoordinates("relay", 1, position)
+
+
+def source_at(position: int, base_name: str = "binlog") -> LogCoordinates:
+    return LogCoordinates(base_name, 1, position)
+
+
+def worker(**fields: object) -> WorkerPosition:
+    """One that wrote its row since the collection before, at 1000 of both logs."""
+    at = {"relay": relay_at(1000), "source": source_at(1000), "is_fresh": True}
+    return WorkerPosition(number=1, **at | fields)  # type: ignore[arg-type]
+
+
+def said_of(*workers: WorkerPosition, **of_channel: object) -> str:
+    """The case or the reason, "" where the rule holds."""
+    assert worker_positions_end_groups.judge is not None
+    answer = worker_positions_end_groups.judge(
+        WorkersEvidence(workers=workers, **of_channel)  # type: ignore[arg-type]
+    )
+    if isinstance(answer, Undecided):
+        return answer.reason.code
+    if isinstance(answer, Broken):
+        return answer.case
+    assert answer is HOLDS
+    return ""
+
+
+READ = {"read": source_at(999), "journal_read": source_at(999)}
+
+
+@pytest.mark.parametrize(
+    ("changed", "expected"),
+    [
+        ({}, "beyond_read"),
+        ({"read": None}, ""),
+        ({"read": source_at(1000)}, ""),
+        ({"read": source_at(999, "other")}, ""),
+        ({"journal_read": None}, ""),
+        ({"journal_read": source_at(1000)}, ""),
+        ({"journal_read": source_at(999, "other")}, ""),
+        ({"may_be_former": True}, "coordinates_of_former_source"),
+        ({"is_gtid_only": True}, "gtid_only"),
+    ],
+)
+def test_what_a_worker_stored_was_read(changed: dict[str, object], expected: str):
+    """By this connection or one before; a channel that had another source may be in its log."""
+    assert said_of(worker(), **READ | changed) == expected
+
+
+@pytest.mark.parametrize(
+    ("position", "expected"), [(WRAP - 1, "beyond_read"), (WRAP, "position_wrapped")]
+)
+def test_relay_logs_name_positions_modulo_4_gib(position: int, expected: str):
+    """From there on a position may be one that was read."""
+    assert said_of(worker(source=source_at(position)), **READ) == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"checkpoint": relay_at(999)}, ""),
+        ({"checkpoint": relay_at(1000)}, "before_checkpoint"),
+        ({"checkpoint": LogCoordinates("other", 1, 1000)}, ""),
+        ({"relay_end": relay_at(999)}, "beyond_relay"),
+        ({"ends_no_group": True}, "no_group"),
+        ({"others": (relay_at(1000), source_at(900))}, "torn"),
+        ({"other_log": "the binary log"}, "of_another_log"),
+    ],
+)
+def test_a_row_that_was_written_since_is_judged(fields: dict[str, object], expected: str):
+    """One that nobody wrote since may be of a relay log before, unless it names another log."""
+    stale = expected if "other_log" in fields else ""
+    assert said_of(worker(**fields)) == expected
+    assert said_of(worker(**fields, is_fresh=False)) == stale
+    assert said_of(worker(**fields, relay=None)) == ""
+    assert said_of(worker(**fields, source=None)) == ""
+
+
+def test_a_worker_that_is_undecided_hides_no_other():
+    """And is not hidden by one that holds."""
+    unsure, wrong = worker(source=source_at(WRAP)), worker(ends_no_group=True)
+    right = worker(source=source_at(999))
+    for workers in ((unsure, right), (right, unsure)):
+        assert said_of(*workers, **READ) == "position_wrapped"
+    for workers in ((unsure, wrong), (wrong, unsure)):
+        assert said_of(*workers, **READ) == "no_group"
