@@ -10,7 +10,7 @@ from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules import binlog_position, channel, relay_position, replication_info
 from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer
+from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer, Undecided
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tests.coordinates.test_judging_rules import ELSEWHERE
 from tests.support.journals import UUID_A
@@ -105,6 +105,70 @@ def test_a_broken_row_is_broken_in_the_table(name: str):
 def test_a_text_of_another_table_is_judged(name: str, columns: dict[str, Any]):
     """A table that keeps the server's texts as they came shows what is wrong with them."""
     assert isinstance(ask(RULES[name], columns), Broken)
+
+
+NUMBER, NAME = "an integer from 0 to 2^63-1", "a file name base.NNNNNN without a directory"
+
+
+@pytest.mark.parametrize(
+    ("file", "position", "expected"),
+    [
+        ("b.000001", 4, None),
+        ("b.000001", 0, None),
+        ("b.000001", 2**63 - 1, None),
+        (None, None, None),
+        ("b.000001", -1, NUMBER),
+        ("b.000001", 2**63, NUMBER),
+        ("b.000001", "4", NUMBER),
+        ("b.000001", True, NUMBER),
+        ("/var/b.000001", 4, NAME),
+        ("b", 4, NAME),
+        ("b.000001", None, "binary_log_position as well"),
+        (None, 4, "binary_log_file as well"),
+    ],
+)
+def test_coordinates_of_a_table_are_complete_and_well_formed(
+    file: Any, position: Any, expected: str | None
+):
+    """Both or none; what is expected instead is named."""
+    columns = {"answer": "row", "gtid_executed": ""}
+    columns |= {"binary_log_file": file, "binary_log_position": position}
+    answer = ask(RULES["log_status_row_complete"], columns)
+    found = answer.data["expected"] if isinstance(answer, Broken) else None
+    assert (found, isinstance(answer, Holds)) == (expected, expected is None)
+
+
+@pytest.mark.parametrize(
+    ("answer", "complete", "silent"),
+    [
+        ("row", "", ""),
+        ("refused", "log_status_refused", ""),
+        ("failed", "log_status_failed", ""),
+        ("missing", "log_status_missing", ""),
+        ("empty", "log_status_empty", "silent"),
+        (None, "not_read", "not_read"),
+        ("other", "not_read", "not_read"),
+    ],
+)
+def test_an_error_is_an_answer_and_no_row(answer: str | None, complete: str, silent: str):
+    """Nothing at all is neither."""
+    columns = {"answer": answer, "gtid_executed": "", "collection_id": "c1"}
+    found = [
+        ask(RULES[name], columns)
+        for name in ("log_status_row_complete", "snapshot_never_silently_empty")
+    ]
+    codes = [
+        one.reason.code if isinstance(one, Undecided) else getattr(one, "case", "") for one in found
+    ]
+    assert codes == [complete, silent]
+
+
+@pytest.mark.parametrize("name", sorted(OF_TEXTS))
+def test_a_row_without_its_set_is_not_read(name: str):
+    """Though there is nothing in it that could not be read."""
+    answer = ask(RULES[name], {"answer": "row"})
+    assert isinstance(answer, Undecided)
+    assert answer.reason.code == "not_read"
 
 
 P, Q = LogCoordinates("b", 1, 500), LogCoordinates("b", 2, 700)
