@@ -222,7 +222,8 @@ class CollectionSteps:
         if step == "leave":
             self.forgotten.ended(_name(collection_id, session))
         elif step == "lock" and self._enters_are_recorded and not self.forgotten:
-            self._unentered = [*self._unentered[1 - _RUNS_MAX :], collection_id]
+            others = [one for one in self._unentered if one != collection_id]
+            self._unentered = [*others[1 - _RUNS_MAX :], collection_id]
 
     def _forget_one(self) -> None:
         # The row of one that has left, if it has one, came before so many others were entered.

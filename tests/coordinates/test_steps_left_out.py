@@ -92,6 +92,21 @@ def test_a_row_that_was_collected_has_entered(enters: tuple[int, int]) -> None:
     assert _reasons(result) == ["begin_unseen"] * (enters == (1, 0))
 
 
+def test_each_of_more_collections_that_have_not_entered_is_named() -> None:
+    """Though others have taken all their locks in between."""
+    journal = Journal().begin()
+    for record in _collecting(1, 1):
+        journal.record(**record)
+    journal.row()
+    numbers = range(2, 8)
+    for number in numbers:
+        for record in _collecting(0, number):
+            journal.record(**record)
+    for _ in numbers:
+        journal.row()
+    assert _reasons(audit(journal)) == ["begin_unseen"] * len(numbers)
+
+
 def test_a_collection_that_its_client_gave_up_goes_on() -> None:
     """Its session takes the steps that are left, and there is no row."""
     journal = Journal().begin()
@@ -173,6 +188,18 @@ def test_a_backup_under_locks_tells_what_it_holds(has_image: bool, end: dict[str
     result = audit(journal)
     assert result.broken == []
     assert ("image_not_recorded" in _reasons(result)) is not (has_image or bool(end))
+
+
+def test_a_backup_under_locks_need_not_have_begun() -> None:
+    """Its locks are its steps, whichever image another one makes before it ends."""
+    journal = Journal().begin()
+    file, position = journal.binlog.coordinates
+    made = {"coordinates_from": "source_status", "gtid_executed": ""}
+    for step, fields in (("image", made), ("end", {})):
+        for backup_id in ("one", "other"):
+            at = {"binlog_file": file, "binlog_position": position} if fields else {}
+            journal.record("backup", step=step, backup_id=backup_id, session=7, **fields, **at)
+    assert "begin_unseen" not in _reasons(audit(journal))
 
 
 @pytest.mark.parametrize("ends", ["never", "by itself", "with its data"])
