@@ -126,6 +126,23 @@ def test_a_lock_in_doubt_leaves_a_validity_point_undecided(
     assert ("instance_lock_in_doubt" in reasons) == (then in ("nothing", "unlock of another"))
 
 
+def test_locks_of_two_sessions_are_in_doubt_until_each_is_given_up() -> None:
+    """A backup that named none may have had either."""
+    journal = Journal().begin().groups(2)
+    for backup_id in ("monday", "tuesday"):
+        journal.record(**_backup("begin", backup_id))
+    for session in (7, 8):
+        journal.record(**_instance_lock("lock", session))
+    journal.record(**_backup("end", "monday", error="Lost connection"))
+    journal.record(**_instance_lock("unlock", 8))
+    for record in _VALIDITY_POINT:
+        journal.record(**record)
+    journal.record(**_backup("end", "tuesday"))
+    result = audit(journal)
+    assert result.broken == []
+    assert "instance_lock_in_doubt" in {one.reason for one in result.observations}
+
+
 def test_another_lock_of_a_failed_backup_is_no_instance_lock() -> None:
     """The second backup reaches its validity point without one that anybody had."""
     journal = Journal().begin().groups(2)
