@@ -253,14 +253,14 @@ def _is_unlogged(made: RecoveryMade, expected: list[str]) -> bool:
 def _is_under_own_gtids(made: RecoveryMade, expected: list[str]) -> bool:
     """Whether everything was logged under GTIDs of the server's own, and nothing under the log's.
 
-    One that repeats a group under another GTID has others under those of the log.
+    One that repeats a group under another GTID has others under those of the log. Where the
+    server's UUID is not known, the only one that they have may be its own.
     """
-    if not made.replayed or made.server.server_uuid is None or "" in (*made.replayed, *expected):
+    if not made.replayed or "" in (*made.replayed, *expected):
         return False
-    own = _set_of(made.replayed)
-    return not own.without_uuid(made.server.server_uuid) and own.isdisjoint(
-        _set_of(tuple(expected))
-    )
+    own, server_uuid = _set_of(made.replayed), made.server.server_uuid
+    is_own = len(own.uuids()) == 1 if server_uuid is None else not own.without_uuid(server_uuid)
+    return is_own and own.isdisjoint(_set_of(tuple(expected)))
 
 
 def _replayed_as_own(made: RecoveryMade, log: Replayed, expected: list[str]) -> Undecided:

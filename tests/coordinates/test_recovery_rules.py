@@ -793,10 +793,19 @@ def test_a_server_that_does_not_log_what_it_replays(
         ([*ALONE[:2], "cccccccc-0000-0000-0000-000000000003:1"], False),
     ],
 )
-def test_a_replay_without_the_gtids_of_the_log(replayed: list[str], is_own: bool) -> None:
-    """With --skip-gtids: which group is which cannot be said, and no data are wrong yet."""
+@pytest.mark.parametrize("knows_server", [True, False])
+def test_a_replay_without_the_gtids_of_the_log(
+    replayed: list[str], is_own: bool, knows_server: bool
+) -> None:
+    """With --skip-gtids: which group is which cannot be said, and no data are wrong yet.
+
+    What they are logged under may be the UUID of a server whose start was not seen.
+    """
     executed = f"{A}:1-2,{','.join(replayed)}"
-    output = Recovery().run(*replayed, executed=executed)
+    recovery = Recovery()
+    if not knows_server:
+        del recovery.server.fleet_events[0]
+    output = recovery.run(*replayed, executed=executed)
     assert set(names(output)) == (set() if is_own else {REPLAY, STOP})
     said = [observation_text(o) for o in output.observations if o.reason == "replayed_as_own"]
     assert bool(said) == is_own
