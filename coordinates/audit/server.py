@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.events.log_status import Logging
 from tallystick.coordinates.values._gtid_text import is_uuid
 from tallystick.coordinates.values.errors import JournalError
+from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -144,6 +145,12 @@ class Server:
     def logs_everything(self) -> bool:
         """Whether every executed GTID is also logged."""
         return self.log_bin and self._flag("log_replica_updates", default=self.has_started)
+
+    def must_have_logged(self, executed: GtidSet) -> GtidSet:
+        """What of it was logged: all of it, or only groups of its own."""
+        if self.logs_everything:
+            return executed
+        return GtidSet.EMPTY if self.server_uuid is None else executed.restrict(self.server_uuid)
 
     @property
     def workers(self) -> int:

@@ -447,10 +447,7 @@ class _Backup:
     def _judge_more(self, rule: Rule, position: LogCoordinates, extra: GtidSet) -> None:
         """Data cannot hold what is not logged yet."""
         server, baselines = self._audit.server, self._audit.baselines
-        if not server.logs_everything:
-            own = server.server_uuid
-            extra = GtidSet.EMPTY if own is None else extra.restrict(own)
-        extra = baselines.without_known(extra)
+        extra = baselines.without_known(server.must_have_logged(extra))
         if extra and baselines.has_row_since_start:
             self._broken(rule, "data_hold_more", extra, position=position, extra=extra)
         elif extra:

@@ -424,12 +424,10 @@ class BackupImages:
         if missing:
             return Broken("image_gtids_lack", witness=executed, missing=missing, **sets)
         extra = executed - logged
-        if not self._server.logs_everything and self._server.server_uuid is not None:
-            extra = extra.restrict(self._server.server_uuid)
         early = extra & binlog.grouped.freeze()
         if early:
             return Broken("image_gtids_hold_later", witness=executed, early=early, **sets)
-        extra = baselines.without_known(extra)
+        extra = baselines.without_known(self._server.must_have_logged(extra))
         if not extra:
             return HOLDS
         if not baselines.has_row_since_start:

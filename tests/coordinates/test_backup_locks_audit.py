@@ -303,6 +303,22 @@ def test_without_its_replicas_updates_the_log_of_a_server_has_its_own_groups(
     assert found_in(with_channel(journal, *relay.source, gtid_executed=held)) == found
 
 
+@pytest.mark.parametrize("of_locks", [True, False])
+def test_of_a_server_that_is_not_known_no_group_must_be_in_its_log(of_locks: bool) -> None:
+    """Neither its start nor a row shows its UUID, and what it has received it need not log."""
+    journal = source(2, log_replica_updates=False)
+    row = journal.row()
+    del row["row"]["SERVER_UUID"]
+    held = f"{UUID_A}:1-2,{UUID_C}:1-2"
+    summary = {"binlog_file": journal.binlog.file, "binlog_position": journal.binlog.end}
+    if of_locks:
+        backups.image(journal, gtid_executed=held)
+    else:
+        journal.record("backup", step="image", backup_id="b1", gtid_executed=held, **summary)
+    journal.records = [one for one in journal.records if one["kind"] != "start"]
+    assert set(audit(journal).broken) == {"log_status_row_complete"}
+
+
 @pytest.mark.parametrize(
     "form", ["rows", "statement", "myisam_statement", "ddl", "ddl_rows_query", "xa_prepare"]
 )
