@@ -9,12 +9,7 @@ import pytest
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
-from tallystick.coordinates.audit.incidents import (
-    CLOSED_KEPT_US,
-    SEEN_EVERY_US,
-    SEEN_SHARE,
-    Incidents,
-)
+from tallystick.coordinates.audit.incidents import Incidents
 from tallystick.coordinates.events.incident_control import (
     ControlAction,
     IncidentControl,
@@ -137,7 +132,7 @@ def test_what_only_goes_on_is_touched_in_a_hundredth_of_its_age_or_36_minutes() 
         assert only(incidents).last_seen_ts == ts
         for one in incidents.touched.values():
             shown, rows = one.last_seen_ts, rows + 1
-        assert ts - shown <= min(SEEN_EVERY_US, ts // SEEN_SHARE) + minute
+        assert ts - shown <= min(36 * minute, ts // 100) + minute
     assert rows < 1500
 
 
@@ -280,13 +275,28 @@ def test_an_acknowledgement_may_come_before_its_incident() -> None:
     assert kinds(incidents.absorb([errant(1, 10)])) == ["opened", "acknowledged"]
 
 
+def test_of_what_comes_before_its_incident_the_last_is_remembered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So many as the limit says: that which came first is forgotten."""
+    monkeypatch.setattr("tallystick.coordinates.audit.incidents.EARLY_MAX", 2)
+    incidents, found = Incidents(), [errant(gno, 10, data={"source": gno}) for gno in range(3)]
+    incidents.absorb(controls=[control("ack", one.finding_id, 20) for one in found])
+    incidents.absorb(found)
+    known = {one.finding.at for one in incidents.newest() if one.state.value == "acknowledged"}
+    assert known == {found[1].at, found[2].at}
+
+
 def test_what_is_over_is_forgotten_after_a_week() -> None:
     """What is open is not."""
     incidents = Incidents()
     incidents.absorb([errant(1, 10), broken(REDO, 10)], checks=[check(Outcome.HOLDS, 13)])
     assert len(incidents.newest()) == 2
-    incidents.absorb(fleet_events=[event(FleetEventKind.TIME, 14 + CLOSED_KEPT_US)])
-    assert [one.rule for one in incidents.newest()] == [REDO]
+    week = 7 * 24 * 3600 * 1_000_000
+    for later, left in ((week, 2), (week + 1, 1)):
+        incidents.absorb(fleet_events=[event(FleetEventKind.TIME, 13 + later)])
+        assert len(incidents.newest()) == left
+    assert only(incidents).rule == REDO
 
 
 def test_the_state_survives_each_step() -> None:

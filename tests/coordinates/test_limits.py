@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -524,3 +525,34 @@ def test_what_a_fleet_forgets_is_named(limit: str, monkeypatch: pytest.MonkeyPat
     """Each fault that instances show by comparison, and what is legal, with one far behind."""
     fleets = list(itertools.product([*FLEET_FAULTS, *LEGAL], (0, -1)))
     _compare(FLEET_LIMITS[limit], fleets, fleet_without_limit, said_of_fleet, monkeypatch)
+
+
+DOCS = Path(__file__).parents[2] / "docs"
+MIB = 2**20
+DOCUMENTED = [
+    ("streaming", "{} rows of a channel wait", "comparison_queues.WAITING_MAX", 1),
+    ("streaming", "each instance the last {} states are remembered",
+     "timeline_snapshot.SNAPSHOTS_MAX", 1),
+    ("streaming", "of a cluster the origins of {} GTIDs", "origins.ORIGINS_MAX", 1),
+    ("streaming", "the last {} events are remembered", "instance_timeline.EVENTS_MIN", 1),
+    ("streaming", "still needs, up to {} MiB", "needed_logs.SOURCE_BYTES_MAX", MIB),
+    ("streaming", "of all instances of a cluster together {} MiB",
+     "needed_logs.FLEET_BYTES_MAX", MIB),
+    ("incidents", "remembers what has ended for a week, and at most {} of them",
+     "incidents.CLOSED_MAX", 1),
+    ("decisions/0018-epochs", "The last {} collections are known", "instance.ANSWERED_MAX", 1),
+    ("decisions/0018-epochs", "the last {} records (16 kB)", "recent_records.RECENT_MAX", 1),
+    ("decisions/0024-what-a-lagging-replica-needs", "hashes for each {} numbers of a UUID",
+     "forgotten_origins.RUN", 1),
+]  # fmt: skip
+"""A page, what it says, and the limit that this is of, in a unit."""
+
+
+@pytest.mark.parametrize(("page", "sentence", "limit", "unit"), DOCUMENTED)
+def test_a_limit_is_what_the_pages_say(page: str, sentence: str, limit: str, unit: int) -> None:
+    """Who sizes a fleet by them relies on that."""
+    module, name = limit.split(".")
+    value, rest = divmod(getattr(importlib.import_module(f"{AUDIT}.{module}"), name), unit)
+    assert rest == 0
+    text = " ".join((DOCS / f"{page}.md").read_text("utf-8").split())
+    assert sentence.format(f"{value:,}") in text

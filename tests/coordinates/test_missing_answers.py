@@ -42,6 +42,14 @@ def test_who_answered_with_others_is_expected_to_go_on(answers, missing):
         assert observation.collection_id == cut.collection_id
 
 
+def test_when_who_is_silent_has_answered_last_is_named():
+    """Of the collection before, or that it never has."""
+    [(_, before)] = missing_answers(rows(c1="ab", c2="ab", c3="a"), {})
+    assert (before.reason, before.ts, before.data) == ("not_answered", 2, {"last_ts": 1})
+    [(_, never), *_] = missing_answers(rows(c1="a", c2="ab"), {"z": 0})
+    assert (never.reason, never.ts, never.data) == ("never_answered", 1, {})
+
+
 @pytest.mark.parametrize(
     ("starts", "missing"),
     [({"z": 0}, ["c2", "c3"]), ({"z": 1}, ["c3"]), ({"z": 5}, []), ({"a": 0, "b": 0}, [])],

@@ -3,12 +3,7 @@
 import pytest
 
 from tallystick.coordinates.audit.fleet import FleetAudit
-from tallystick.coordinates.audit.observer_clock import (
-    TOLERANCE_US,
-    ObserverClock,
-    ahead,
-    is_one_clock,
-)
+from tallystick.coordinates.audit.observer_clock import ObserverClock, ahead, is_one_clock
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
@@ -48,16 +43,16 @@ def skewed(ahead_us: dict[str, int], seed: int = 4, **options: object) -> AuditR
 def test_clocks_are_compared_by_the_requests_that_both_answered():
     """The one ahead by 3 s, the other behind by 2 s: the tolerance is added."""
     early, late = clock(3_000_000, 3_050_000), clock(-2_000_000, -1_900_000)
-    assert ahead(early, late, SECOND_US) == 5_050_000 + TOLERANCE_US
-    assert ahead(late, early, SECOND_US) == TOLERANCE_US
+    assert ahead(early, late, SECOND_US) == 5_050_000 + SECOND_US
+    assert ahead(late, early, SECOND_US) == SECOND_US
     assert ahead(early, ObserverClock(), SECOND_US) == 0
 
 
 def test_answers_to_later_requests_do_not_count():
     """Else the result would depend on which journal came first."""
     one, other = clock(0, 0, 0, 0, 0, 9_000_000), clock(0, 0, 0, 0, 0, 0)
-    assert ahead(one, other, 4 * SECOND_US) == TOLERANCE_US
-    assert ahead(one, other, 5 * SECOND_US) == TOLERANCE_US + 9_000_000
+    assert ahead(one, other, 4 * SECOND_US) == SECOND_US
+    assert ahead(one, other, 5 * SECOND_US) == SECOND_US + 9_000_000
     assert one.has_answered(5 * SECOND_US)
     assert not one.has_answered(5 * SECOND_US + 1)
     assert [one.request_at(ts) for ts in (0, 1, 14 * SECOND_US, 15 * SECOND_US)] == [
@@ -95,6 +90,10 @@ def test_a_journal_without_times_shows_no_clock():
     assert found.answers == []
     found.answered(100 * HOUR_US, 90 * HOUR_US)
     assert found.answers == [(100 * HOUR_US, 90 * HOUR_US, -10 * HOUR_US, 0)]
+    for apart, is_one in ((24 * HOUR_US, False), (24 * HOUR_US - 1, True)):
+        found = ObserverClock()
+        found.answered(100 * HOUR_US, 100 * HOUR_US - apart)
+        assert bool(found.answers) is is_one
 
 
 @pytest.mark.parametrize(
@@ -104,7 +103,10 @@ def test_a_journal_without_times_shows_no_clock():
         ((-3_000_000,) * 4, True),
         ((3_000_000,) * 3, False),
         ((3_000_000, 3_000_000, 20_000, 3_000_000), False),
-        ((TOLERANCE_US,) * 4, False),
+        ((SECOND_US,) * 4, False),
+        ((SECOND_US + 1,) * 4, True),
+        ((-SECOND_US,) * 4, False),
+        ((-SECOND_US - 1,) * 4, True),
     ],
 )
 def test_a_clock_is_found_wrong_once(lags, is_wrong):
@@ -123,7 +125,7 @@ def test_no_clock_makes_a_healthy_pair_look_wrong(name, ahead_us):
     undecided = {rule for one in result.observations if one.is_undecided for rule in one.rules}
     assert undecided <= {"purged_not_needed"}
     noted = [o for o in result.observations if o.code is ObservationCode.CLOCKS_DIFFER]
-    assert len(noted) == (abs(ahead_us) > TOLERANCE_US)
+    assert len(noted) == (abs(ahead_us) > SECOND_US)
     for observation in noted:
         assert observation.instance_id[:6] == name
         lag = int(observation_text(observation).split(" answers ")[1].split(" ms ")[0])

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 from random import Random
 
 import pytest
 
 from tallystick import campaign
-from tallystick.coordinates.audit.journal_clock import (
-    LATEST_US,
-    STEP_MAX_US,
-    JournalClock,
-)
+from tallystick.coordinates.audit.journal_clock import JournalClock
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.audit.reporter import UNCONFIRMED_MAX, Reporter
 from tallystick.coordinates.events.journal import (
@@ -36,6 +33,8 @@ from tests.support.wrong_clocks import (
 
 SECOND_US = 1_000_000
 START = 1_700_000_000 * SECOND_US
+STEP_MAX_US = 60 * SECOND_US
+LATEST_US = int(datetime(2100, 1, 1, tzinfo=timezone.utc).timestamp()) * SECOND_US
 SEEDS = range(40)
 """Healthy fleets and faulty ones in turn; each meets some of the clocks."""
 EACH_SEED = 3

@@ -13,7 +13,6 @@ from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
-from tallystick.coordinates.audit.journal_clock import AHEAD_MAX_US
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events._message_headers import headers_json, headers_of_json
 from tallystick.coordinates.events.block_codec import BLOCK_BYTES_MAX, block_headers, encode_block
@@ -70,7 +69,7 @@ def test_rows_are_put_in_the_order_of_their_offsets(size):
 def test_a_record_from_after_its_message_is_named(late_us, is_named):
     """Once, while it goes on: nothing can be sent before it is written."""
     latest = int(BLOCK.columns["ts"].max())
-    sent_us = latest - AHEAD_MAX_US - late_us
+    sent_us = latest - 60_000_000 - late_us
     rows = [one._replace(sent_us=sent_us) for one in rows_of(BLOCK, 50)]
     observations = audited(rows).observations
     assert [(o.reason, o.is_undecided) for o in observations] == [
