@@ -115,6 +115,7 @@ class FleetEventReader:
         self.members.pop(instance_id, None)
         self.timelines.pop(instance_id, None)
         self.origins.forget(instance_id)
+        self.comparisons.forget(instance_id)
 
     def is_repeated(self, event: FleetEvent) -> bool:
         """Whether an event tells nothing but the time, as did the last ones of its instance."""

@@ -386,6 +386,8 @@ class Origins:
         """What the instance's logs claim is not known any more."""
         self.instances.pop(instance_id, None)
         self.scanned = {pair: ts for pair, ts in self.scanned.items() if instance_id not in pair}
+        # Its lineages are numbered anew: the same key would be another contradiction.
+        self.reported = {key for key in self.reported if instance_id not in key[:2]}
 
     def claim(
         self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns

@@ -88,7 +88,11 @@ class ReplicaComparisons:
 
     enqueue: Enqueue = field(metadata=COLLABORATOR)
     collector: FindingCollector = field(metadata=COLLABORATOR)
-    _reported_unknown: set[str] = field(default_factory=set)
+    _reported_unknown: set[tuple[str, str]] = field(default_factory=set)
+
+    def forget(self, instance_id: str) -> None:
+        """What was noted of an instance is worth a note again."""
+        self._reported_unknown = {one for one in self._reported_unknown if one[0] != instance_id}
 
     def row(self, member: Member, body: Mapping[str, Any], at: JournalPosition) -> None:
         """Queue everything that a log_status row shows of a replica."""
@@ -252,7 +256,7 @@ class ReplicaComparisons:
                 self.collector.check(
                     subject, Check(one.rule.name, Outcome.UNDECIDED, SOURCE_UNKNOWN.code)
                 )
-        name = f"{member.timeline.instance_id}\x1f{channel.name}"
+        name = member.timeline.instance_id, channel.name
         if name not in self._reported_unknown:
             self._reported_unknown.add(name)
             rules = sorted((one.rule for one in comparisons), key=lambda rule: rule.name)

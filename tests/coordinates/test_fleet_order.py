@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -265,6 +266,32 @@ def test_a_retired_instance_is_no_source_any_more() -> None:
     fleet.absorb([*source.fleet_events, *replica.fleet_events])
     assert [edge.source for edge in fleet.topology()] == ["s"]
     assert fleet.finish().findings == []
+
+
+@pytest.mark.parametrize("leaves", ["retired", "begun anew"])
+@pytest.mark.parametrize("who", ["r", "s"])
+def test_what_was_reported_of_an_instance_is_reported_when_it_comes_back(
+    leaves: str, who: str
+) -> None:
+    """Its logs are numbered anew: what they claim otherwise then is not what was reported."""
+    source, replica = fleet_of_two(groups=1)
+    replica.commit_times = {f"{A}:1": 9}
+    replica.log(f"{A}:1", server_id=1)
+    replica.status(f"{A}:1", replica.says(source, f"{A}:1"), replica.says(None, channel="other"))
+    source.status(f"{A}:1")
+    fleet = FleetAudit()
+    both = [*source.fleet_events, *replica.fleet_events]
+    first = fleet.absorb(both)
+    assert "gtid_origin_agreement" in {finding.rule for finding in first.findings}
+    if leaves == "retired":
+        fleet.retire(who)
+    else:
+        fleet.absorb([replace(both[0], kind=FleetEventKind.BEGUN_ANEW, instance_id=who, body={})])
+    again = fleet.absorb([event for event in both if event.instance_id == who])
+    of_origins = [f for f in again.findings if f.rule == "gtid_origin_agreement"]
+    assert [f.instance_id for f in of_origins] == ["r"]
+    unknown = [o.channel for o in again.observations if o.reason == "source_unknown"]
+    assert unknown == ["other"] * (who == "r")
 
 
 def test_what_holds_already_is_not_undecided() -> None:
