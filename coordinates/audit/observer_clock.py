@@ -34,7 +34,7 @@ class Answer(NamedTuple):
     requested_at: int
     ts: int
     lag: int
-    behind_us: int = 0
+    behind_us: int
 
 
 class Writing(NamedTuple):

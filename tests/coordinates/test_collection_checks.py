@@ -69,6 +69,27 @@ def test_rules_of_events_hold_where_the_log_was_read():
     assert missing.checks == ()
     assert outcome(channel, "relay_source_pos_monotone") is Outcome.UNDECIDED
     assert outcome(relay, "relay_source_pos_monotone") is Outcome.HOLDS
+    assert outcome(relay, "gtid_logged_once") is None
+    assert outcome(read, "relay_source_pos_monotone") is None
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason", "verdict", "expected"),
+    [
+        ("lsn_order", "not_read", "CONSISTENT", True),
+        ("gtid_logged_once", "log_not_read", "CONSISTENT", True),
+        ("gtid_logged_once", "journal_gap", "CONSISTENT", False),
+        ("no_errant_gtids", "source_not_in_fleet", "CONSISTENT", False),
+        ("a rule that is gone", "log_not_read", "CONSISTENT", True),
+        ("a rule that is gone", "not_read", "CONSISTENT", False),
+        ("lsn_order", "not_read", "UNDECIDED", False),
+        ("gtid_logged_once", "log_not_read", "UNDECIDED", False),
+        ("redo_lsn_never_falls", "redo_log_not_read", "UNDECIDED", True),
+    ],
+)
+def test_what_an_undecided_check_leaves_open(rule, reason, verdict, expected):
+    """What the audit cannot judge on a row that is consistent, not what was missed or waits."""
+    assert is_optional(Check(rule, Outcome.UNDECIDED, reason), verdict) is expected
 
 
 def test_a_server_whose_redo_log_nobody_reads_is_consistent():
@@ -160,6 +181,18 @@ def test_a_gap_leaves_the_rules_of_events_undecided(code):
     assert outcome(other, "gtid_logged_once") is Outcome.HOLDS
     (after,) = rows_of(made, [row(2, 2)])
     assert outcome(after, "gtid_logged_once") is Outcome.HOLDS
+
+
+def test_nothing_is_shown_of_who_has_retired():
+    """Neither what came to light before nor what a collection has shown."""
+    made = CollectionChecks()
+    for ts in (1, 9):
+        made.absorb([finding(rule="lsn_order", instance_id=name, ts=ts) for name in "ab"])
+        made.of([row(1, 1)])
+    made.retire("b")
+    found = made.of([row(2, 9)])
+    broken = {one.instance_id for one in found if one.check.outcome is Outcome.BROKEN}
+    assert broken == {"a"}
 
 
 def test_the_state_comes_back_whole():

@@ -2760,6 +2760,25 @@ class TestClones:
         assert len(reported) == 1
         assert "clone_status was not read" in reported[0]
 
+    def test_a_gap_may_hide_another_clone(self):
+        """The status is of that one: nothing is held against the donor of the one that was seen."""
+        donor, recipient = fleet_of_two(groups=5)
+        for step in ("begin", "end"):
+            recipient.fleet_event(kind=_kind("clone"), step=step, role="recipient", peer="s")
+        recipient.gap()
+        status = {
+            "STATE": "Completed",
+            "BINLOG_FILE": "s-bin.000001",
+            "BINLOG_POSITION": end_of(2),
+            "GTID_EXECUTED": f"{A}:1-3",
+        }
+        recipient.status(f"{A}:1-3", recipient.says(donor), clone_status=status)
+        donor.status(f"{A}:1-5")
+        output = audit(donor, recipient)
+        assert names(output) == []
+        checks = [one.check for one in output.checks if one.check.rule.startswith("clone_")]
+        assert [one.reason for one in checks] == ["clone_unseen"] * 2
+
     @pytest.mark.parametrize("missing", ["BINLOG_FILE", "BINLOG_POSITION", "GTID_EXECUTED"])
     def test_a_status_without_one_of_its_values_is_undecided(self, missing):
         """Whichever it is, nothing can be compared."""

@@ -177,6 +177,16 @@ def test_what_was_not_executed_is_over_when_it_is_executed() -> None:
     assert kinds(incidents.absorb(cuts=[row(40, gtid_executed=f"{A}:1-9")])) == ["resolved"]
 
 
+def test_what_is_found_in_the_same_step_must_be_executed_too() -> None:
+    """A row of the same step has only the first of two."""
+    incidents = Incidents()
+    lost = [broken("executed_monotone", ts, witness=f"{A}:{ts}") for ts in (5, 6)]
+    rows = [row(ts, gtid_executed=f"{A}:1-5") for ts in (20, 30)]
+    assert kinds(incidents.absorb(lost, rows)) == ["opened", "grown"]
+    assert only(incidents).witness == f"{A}:5-6"
+    assert kinds(incidents.absorb(cuts=[row(40, gtid_executed=f"{A}:1-6")])) == ["resolved"]
+
+
 LOGGED = "gtid_logged_once"
 REDO = "redo_writes_contiguous"
 RELAY = "relay_source_pos_monotone"
@@ -317,6 +327,21 @@ def test_the_state_survives_each_step() -> None:
         assert whole.absorb(**step) == read.absorb(**step)
         assert whole.newest() == read.newest()
         saved = read
+
+
+def test_what_was_shown_goes_on_where_the_state_is_lost() -> None:
+    """What is open grows by what is new, and what is over comes back by what is later."""
+    incidents = Incidents()
+    incidents.absorb([errant(1, 10), broken(REDO, 11)], checks=[check(Outcome.HOLDS, 13)])
+    again = Incidents.of(incidents.newest())
+    assert again.newest() == incidents.newest()
+    assert again.now_ts == 13
+    assert again.absorb([errant(1, 10), broken(REDO, 11)]) == []
+    changes = again.absorb([errant(1, 20), broken(REDO, 20)])
+    assert [(one.kind.value, one.incident.count) for one in changes] == [
+        ("reopened", 2),
+        ("grown", 2),
+    ]
 
 
 def test_a_control_survives_its_message() -> None:

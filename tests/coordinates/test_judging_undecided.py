@@ -526,6 +526,17 @@ def test_what_was_assigned_may_be_gone_behind_a_gap_or_with_the_data(hides):
     assert "executed_as_shown_before" not in audit(journal).broken
 
 
+def test_a_channel_that_left_unseen_may_have_brought_what_the_next_row_shows():
+    """And not what a later one does."""
+    journal, _, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    journal.record("channel", channel="gone", action="reset_all")
+    for group, broken in zip(more, ([], ["executed_growth_explained"]), strict=False):
+        journal.binlog.group(group[0]["gtid"], server_id=3)
+        journal.row(replica_status=journal.replica_status())
+        assert audit(journal).broken == broken
+
+
 def test_answers_without_a_row_are_operational_and_undecided():
     """A refusal, a failure and a time-out are reported by their own codes."""
     journal = source()

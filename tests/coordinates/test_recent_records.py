@@ -62,7 +62,7 @@ def test_each_name_and_text_counts():
 
 @pytest.mark.parametrize("remembered", [5, 1000])
 def test_what_is_remembered_of_records_that_come_again_is_compared(monkeypatch, remembered):
-    """The one that differs is named by its number, however many older ones are forgotten."""
+    """The first that differs is named by its number, however many older ones are forgotten."""
     monkeypatch.setattr(recent_records, "RECENT_MAX", remembered)
     block = replace(block_of(), first_sequence=7)
     recent = RecentRecords(next_sequence=7)
@@ -70,6 +70,6 @@ def test_what_is_remembered_of_records_that_come_again_is_compared(monkeypatch, 
     forgotten = max(0, len(block) - remembered)
     assert recent.compare(block) == (None, forgotten)
     ts = block.columns["ts"].copy()
-    ts[-2] += 1
+    ts[-2:] += 1
     changed = replace(block, columns=block.columns | {"ts": ts})
     assert recent.compare(changed) == (block.next_sequence - 2, forgotten)

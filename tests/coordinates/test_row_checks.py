@@ -14,8 +14,8 @@ from tallystick.coordinates.rules.logged_groups import PREVIOUS_GTIDS_CONTINUITY
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tests.support.journals import UUID_A
 
-BROKEN = Broken("head_not_purged", witness=f"{UUID_A}:1")
-UNDECIDED = Undecided(PURGED_NOT_READ), Undecided(OWNED_NOT_READ)
+BROKEN = Broken("head_not_purged", witness=f"{UUID_A}:1", file="binlog.000001")
+UNDECIDED = Undecided(PURGED_NOT_READ, number=1), Undecided(OWNED_NOT_READ, number=2)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,8 @@ def test_the_gravest_answer_counts_and_the_first_reason_stays(answers: tuple[Row
     [check] = checks.of(None)
     if BROKEN in answers:
         assert (Outcome.BROKEN, "head_not_purged") == (check.outcome, check.reason)
+        assert check.data == {"file": "binlog.000001"}
     else:
-        first = next(one.reason.code for one in answers if isinstance(one, Undecided))
-        assert (Outcome.UNDECIDED, first) == (check.outcome, check.reason)
+        first = next(one for one in answers if isinstance(one, Undecided))
+        assert (Outcome.UNDECIDED, first.reason.code) == (check.outcome, check.reason)
+        assert check.data == first.data

@@ -183,6 +183,20 @@ def test_durations_that_nothing_confirms_are_not_kept_for_ever():
     assert [one.at for one in reporter.observations] == ["c0", "c1", "c2"]
 
 
+@pytest.mark.parametrize("set_us", [0, 1])
+def test_a_duration_that_four_answers_do_not_confirm_stays_unconfirmed(set_us: int) -> None:
+    """It is too long by a microsecond, and the clock was set ahead by none, or by as much."""
+    reporter = Reporter("a", is_timed=True, lag_us=0)
+    broken = Broken("critical_zone", witness="", at="c")
+    reporter.broken(COLLECTION_WITHIN_BUDGET, broken, excess_us=1)
+    for number in range(4):
+        assert not reporter.observations
+        assert bool(reporter.findings) is (number > 0 and not set_us)
+        reporter.answered(0, set_us)
+    assert [one.at for one in reporter.observations] == ["c"] * set_us
+    assert reporter.unconfirmed == []
+
+
 # The clock itself
 
 
@@ -312,6 +326,21 @@ def test_a_slow_answer_or_a_slow_clock_is_no_reason():
     for second in range(10, 1_000, 10):
         at = START + second * SECOND_US
         assert clock.answered(at, at - second * SECOND_US // 60) == 0
+
+
+def test_a_clock_that_was_set_ahead_is_known_after_four_answers():
+    """As before the first one: what takes time counts from there."""
+    clock = JournalClock(is_timed=True)
+    times(clock, START)
+    assert not clock.times_from_now(None)
+    ahead_us = 2 * SECOND_US
+    shown = []
+    for number in range(6):
+        before = clock.lag
+        asked = START + number * SECOND_US
+        assert clock.answered(asked, asked + (ahead_us if number else 0)) == 0
+        shown.append(clock.times_from_now(before))
+    assert shown == [True, False, False, False, True, False]
 
 
 def test_requests_without_any_relation_to_the_journal_set_nothing():
