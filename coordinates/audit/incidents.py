@@ -33,7 +33,7 @@ from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet_events import FleetEvent
@@ -208,15 +208,19 @@ class Incidents:
         for event in fleet_events:
             self.now_ts = max(self.now_ts, event.ts)
             name, body = event.instance_id, event.body
-            if event.kind is FleetEventKind.CLONE:
-                if body.get("role") == "recipient" and body.get("step") == "begin":
-                    self.cloning_since[name] = event.ts
+            if event.kind is FleetEventKind.BOOT:
+                # As after a crash; that of a clone that ended comes after its LINEAGE.
+                self.cloning_since.pop(name, None)
+            elif event.kind is FleetEventKind.CLONE:
+                if body.get("role") == "recipient":
+                    self._follow_clone(name, body, event.ts)
             elif event.kind is FleetEventKind.LINEAGE:
                 if body["reason"] == "reset":
                     yield _Ended(name, None, "log", event.ts, event.ts)
                 elif body["reason"] in ("cloned", "restored"):
                     # What a clone itself has broken is of the new data.
-                    since = self.cloning_since.pop(name, event.ts)
+                    began = self.cloning_since.pop(name, event.ts)
+                    since = began if body["reason"] == "cloned" else event.ts
                     yield _Ended(name, None, "data", event.ts, since)
             elif event.kind is FleetEventKind.CHANNEL:
                 channel = str(body.get("channel", "")).lower()
@@ -226,6 +230,13 @@ class Incidents:
                     yield _Ended(name, channel, "log", event.ts, event.ts)
             elif event.kind is FleetEventKind.STATUS and not body["channels"]:
                 yield _Ended(name, None, "replication", event.ts, event.ts)
+
+    def _follow_clone(self, name: str, body: Mapping[str, Any], ts: int) -> None:
+        """What is found after one that has failed is of data that a later one replaces."""
+        if body.get("step") == "begin":
+            self.cloning_since[name] = ts
+        elif body.get("step") == "end" and body.get("error") is not None:
+            self.cloning_since.pop(name, None)
 
     def _judged(
         self, found: Sequence[Finding], cuts: Iterable[Cut], checks: Iterable[SubjectCheck]

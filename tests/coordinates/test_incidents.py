@@ -238,6 +238,28 @@ def test_what_a_clone_itself_breaks_is_of_the_new_data() -> None:
     assert [one.closed_ts for one in incidents.newest() if not one.is_open] == [30]
 
 
+@pytest.mark.parametrize(
+    ("between", "reason"),
+    [
+        (event(FleetEventKind.CLONE, 23, step="end", role="recipient", error=1317), "cloned"),
+        (event(FleetEventKind.BOOT, 23), "cloned"),
+        (event(FleetEventKind.CLONE, 23, step="end", role="donor", error=1317), "restored"),
+    ],
+)
+def test_a_clone_that_replaced_nothing_keeps_nothing_open(between: FleetEvent, reason: str) -> None:
+    """It has failed, or crashed, or an image was restored since: the old data are replaced."""
+    incidents = Incidents()
+    incidents.absorb(
+        [broken(REDO, 25)],
+        fleet_events=[
+            event(FleetEventKind.CLONE, 20, role="recipient", step="begin"),
+            between,
+            event(FleetEventKind.LINEAGE, 30, reason=reason),
+        ],
+    )
+    assert not only(incidents).is_open
+
+
 def test_who_replicates_from_nobody_has_no_errant_gtids() -> None:
     """An instance that is gone shows nothing, and its incidents stay open."""
     incidents = Incidents()
