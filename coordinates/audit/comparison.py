@@ -33,21 +33,21 @@ class ChannelRow:
     """Since when the coordinates are of the present source, None not known."""
     retrieved_ts: int | None
     """Since when the retrieved set grows from nothing, None not known."""
-    received_at: int | None = None
+    received_at: int | None
     """When the observer was asked for it, by its own clock, None not known."""
-    gtid_executed: GtidSet | None = None
+    gtid_executed: GtidSet | None
     """Of the replica; None not known, or the channel leaves out groups of its source."""
-    logs_everything: bool = True
+    logs_everything: bool
     """Whether the replica logs what it applies."""
-    is_relay_seen: bool = False
+    is_relay_seen: bool
     """Whether groups of the channel's relay log were seen."""
-    is_filtered: bool = False
-    former: frozenset[str] = frozenset()
+    is_filtered: bool
+    former: frozenset[str]
     """Which coordinates, "read" or "executed", may still be of the channel's previous source."""
-    may_execute_former: bool = False
+    may_execute_former: bool
     """Whether the executed ones may be of an earlier source because nothing of the present one is
     known to be executed: what is right is so of either."""
-    is_connected: bool = False
+    is_connected: bool
     """Whether its receiver is connected: what the source has sent may be under way."""
 
 
@@ -78,10 +78,10 @@ class ReplicaExecuted:
     executed: GtidSet
     server_uuid: str | None
     group_uuid: str | None
-    retrieved: GtidSet | None = None
-    assigned: GtidSet = GtidSet.EMPTY
-    before: GtidSet = GtidSet.EMPTY
-    uncounted: tuple[Uncounted, ...] = ()
+    retrieved: GtidSet | None
+    assigned: GtidSet
+    before: GtidSet
+    uncounted: tuple[Uncounted, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,7 +174,7 @@ class GroupsQueued:
     is_row: bool
     """Whether a row ends it, so that `executed` holds what the journal may have missed."""
     is_filtered: bool
-    server_uuid: str | None = None
+    server_uuid: str | None
     """The replica's own."""
     earlier_us: int = 0
     """By how much the groups may have been queued before the times that their runs have."""
@@ -270,8 +270,8 @@ class RestoreMade:
     body: dict[str, Any]
     server_uuid: str | None
     is_fresh: bool
-    given: GtidSet = GtidSet.EMPTY
-    again: GtidSet = GtidSet.EMPTY
+    given: GtidSet
+    again: GtidSet
 
     @property
     def backup_id(self) -> str:

@@ -426,12 +426,11 @@ class Incidents:
         self._by_key[key_of(one.finding)] = one.incident_id
         self._by_subject.setdefault(_subject(one), set()).add(one.incident_id)
 
-    def _put(self, one: Incident, kind: IncidentChangeKind | None = None, ts: int = 0) -> None:
+    def _put(self, one: Incident, kind: IncidentChangeKind, ts: int) -> None:
         if one.is_open:
             self.open[one.incident_id] = one
         self.touched[one.incident_id] = one
-        if kind is not None:
-            self._changes.append(IncidentChange(kind, one, ts))
+        self._changes.append(IncidentChange(kind, one, ts))
 
     def to_bytes(self) -> bytes:
         """The state."""

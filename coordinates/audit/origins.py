@@ -54,7 +54,7 @@ class Claim(NamedTuple):
 
     layer: int
     gtids: GtidSet
-    empty: GtidSet = GtidSet.EMPTY
+    empty: GtidSet
 
 
 Claims = tuple[Claim, ...]
@@ -95,7 +95,7 @@ class Contradiction(NamedTuple):
     at: JournalPosition
     shown_by: str
     is_hidden: bool
-    is_lost: bool = False
+    is_lost: bool
 
 
 class Uncompared(NamedTuple):
@@ -248,7 +248,7 @@ class _State(NamedTuple):
     lineage: int
     logs: tuple[Claims, ...]
     otherwise: GtidSet
-    lost: Claims = ()
+    lost: Claims
 
 
 @dataclass(slots=True, eq=False)

@@ -71,9 +71,9 @@ class Snapshot:
     logs_everything: bool
     server_id: int | None
     sources: tuple[str, ...]
-    is_told: bool = False
-    log_since_ts: int = -1
-    oldest: int = 0
+    is_told: bool
+    log_since_ts: int
+    oldest: int
 
     @property
     def known(self) -> GtidSet:

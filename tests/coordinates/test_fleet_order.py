@@ -294,6 +294,19 @@ def test_what_was_reported_of_an_instance_is_reported_when_it_comes_back(
     assert unknown == ["other"] * (who == "r")
 
 
+def test_a_removed_channel_that_info_tables_still_hold_is_none() -> None:
+    """Until a row names a source for it."""
+    source, replica = fleet_of_two(groups=1)
+    replica.administer("reset_all")
+    replica.status(f"{A}:1", replica.says(None))
+    source.status(f"{A}:1")
+    fleet = FleetAudit()
+    output = fleet.absorb([*source.fleet_events, *replica.fleet_events])
+    assert (output.observations, fleet.topology()) == ([], [])
+    fleet.absorb([replica.status(f"{A}:1", replica.says(source))])
+    assert [edge.source for edge in fleet.topology()] == ["s"]
+
+
 def test_what_holds_already_is_not_undecided() -> None:
     """Sets only grow: a subset of what is known is a subset of what will be."""
     source, replica = fleet_of_two(groups=1)
