@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.answers.evidence import by_origin, read_set
+from tallystick.coordinates.answers.evidence import by_origin
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def errant_on(evidence: Evidence) -> Iterator[tuple[str, GtidSet]]:
     """What the audit has found errant, by instance, of incidents that are not over."""
     for incident in evidence.incidents:
         if incident.rule == ERRANT_RULE and incident.is_open:
-            yield incident.instance_id, read_set(incident.witness) or GtidSet.EMPTY
+            yield incident.instance_id, GtidSet.parse(incident.witness)
 
 
 def _coming_text(other: str, upstreams: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from tallystick.coordinates.answers.diff import ERRANT_RULE, Kind, surplus
 from tallystick.coordinates.answers.evidence import Evidence, InstanceEvidence
 from tallystick.coordinates.answers.group_log import Group, GroupLog
 from tallystick.coordinates.answers.newest import newest_of
-from tallystick.coordinates.answers.position import by_log, by_rows
+from tallystick.coordinates.answers.position import Located, by_log, by_rows
 from tallystick.coordinates.answers.where import State, where
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.replay import audit_history
@@ -75,7 +75,7 @@ def one_by_one(gtid: str, one: InstanceEvidence, logged_after: set[str]) -> Stat
 @fleets
 def test_each_gtid_is_where_its_rows_and_journals_have_it(number):
     """Parts cut the question up without a rest, and are right of each GTID in them."""
-    journals, _, _, evidence = played(number)
+    journals, log, _, evidence = played(number)
     asked = every_gtid(evidence) | GtidSet(
         (*record.gtid, record.gtid[1])
         for journal in journals.values()
@@ -92,6 +92,9 @@ def test_each_gtid_is_where_its_rows_and_journals_have_it(number):
         assert part.origin == (holders[0] if holders else None)
         for place in part.places:
             one = evidence.instances[place.instance_id]
+            assert place.happened == log.when(place.instance_id, None, part.gtids)
+            seen_on = {n: log.when(place.instance_id, n, part.gtids) for n in one.retrieved}
+            assert place.received == {n: times for n, times in seen_on.items() if times}
             after = {
                 f"{r.gtid[0]}:{r.gtid[1]}" for r in journals[place.instance_id]
                 if r.stream is Stream.BINLOG and r.type in OPENERS and r.gtid and r.ts > one.row.ts
@@ -153,8 +156,9 @@ def test_a_position_is_in_the_group_whose_events_are_there(number):
 def test_where_no_group_is_the_files_that_have_some_are_named(number):
     """The first and the last one, each once."""
     journals, log, _, _ = played(number)
-    for name in journals:
-        names = log.files_of(name)
+    for name, journal in journals.items():
+        of_file = files(journal, Stream.BINLOG).items()
+        names = sorted(file for file, its in of_file if any(one.type in OPENERS for one in its))
         text = by_log(log, name, "nowhere.000001", 4).text
         known = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         assert text == f"the journal has no group there; it has groups of {known}"
@@ -187,6 +191,7 @@ def log_group(
         (RecordType.START, {}, True),
         (RecordType.START, {"recovered": {"file": "b.000001", "position": 200}}, False),
         (RecordType.START, {"recovered": {"file": "b.000001", "position": 300}}, True),
+        (RecordType.START, {"recovered": {"file": "b.000002", "position": 150}}, True),
     ],
 )
 def test_what_was_at_a_position_before_the_log_changed_is_not_there(kind, body, kept):
@@ -207,6 +212,24 @@ def test_a_group_whose_length_its_event_does_not_name_ends_where_the_next_one_be
     first, last = Group(f"{A}:100", 100, 200), Group(f"{A}:200", 200, -1)
     found = {position: log.at("a", "b.000001", position) for position in (100, 150, 200, 250)}
     assert found == {100: [first], 150: [first], 200: [first, last], 250: []}
+    assert by_log(log, "a", "b.000001", 200).text == (
+        f"a boundary of {A}:100, from 100 to 200 and {A}:200, from 200 to an end that is not known"
+    )
+
+
+def test_a_group_without_gtid_is_named_so():
+    """Though the journal knows counters; and no GTID is made up for it."""
+    log, made = GroupLog(), builder()
+    log_group(made, 200, 1)
+    made.log_event(Stream.BINLOG, EventType.ANONYMOUS_GTID, file="b.000001", start=300, length=50,
+                   ts=1, transaction_length=100)  # fmt: skip
+    log.absorb(made.build())
+    found = by_log(log, "a", "b.000001", 350)
+    assert found == Located(
+        GtidSet.EMPTY, "inside of a group without GTID, from 300 to 400", is_exact=False
+    )
+    found = by_log(log, "a", "b.000001", 300)
+    assert (str(found.gtids), found.is_exact) == (f"{A}:1", True)
 
 
 def test_files_after_a_recovered_end_and_an_earlier_epoch_are_forgotten():
@@ -221,7 +244,19 @@ def test_files_after_a_recovered_end_and_an_earlier_epoch_are_forgotten():
     log_group(later, 400, 3)
     log.absorb(later.build())
     assert not log.at("a", "b.000001", 250)
+    last = BlockBuilder("a", epoch=1)
+    log_group(last, 500, 4)
+    log.absorb(last.build())
     assert log.at("a", "b.000001", 450) == [Group(f"{A}:3", 400, 500)]
+
+
+def test_what_is_logged_after_a_row_has_a_later_time():
+    """The row itself has what is of its own time."""
+    log, made = GroupLog(), builder()
+    for gno in (1, 2, 3):
+        log_group(made, 100 * gno, gno, ts=gno)
+    log.absorb(made.build())
+    assert str(log.logged_after("a", GtidSet.parse(f"{A}:1-9"), 2)) == f"{A}:3"
 
 
 def test_what_is_written_again_replaces_what_was_there_and_after_it():
@@ -276,10 +311,74 @@ def test_what_is_not_known_is_not_lacking():
         ["lacking", "lacking", "unknown", "unknown", "unknown"],
     ]
     assert not any(part.is_decided for part in parts)
+    assert [place.since_us for place in parts[0].places] == [10, 10, 10, 10, None]
     reasons = {place.instance_id: place.reason for place in parts[0].places}
     assert "gtid_purged" in reasons["b"]
     assert reasons["e"] == "'e' has not answered"
     assert "channel (default)" in parts[1].places[2].reason
+
+
+def at_position(position: int | None, gtids: str | None, file: str = "b.000001") -> Cut:
+    return row("a", A, None, binary_log_file=file, binary_log_position=position,
+               journal_gtid_set=gtids)  # fmt: skip
+
+
+ONE_LOG = [
+    at_position(100, f"{A}:1"),
+    at_position(None, f"{A}:1-2"),
+    at_position(150, None),
+    at_position(150, f"{A}:1-2", "no name"),
+    at_position(200, f"{A}:1-3"),
+    at_position(300, f"{A}:1-4"),
+    at_position(400, f"{A}:1-4"),
+]
+MANY = "between the rows around it {} GTIDs were logged; a journal would show which"
+NOTHING = "between the rows around it nothing with a GTID was logged"
+
+
+@pytest.mark.parametrize("earlier", [[], [at_position(90, f"{A}:9")], [at_position(950, "")]])
+@pytest.mark.parametrize(
+    ("position", "gtids", "text", "is_exact"),
+    [
+        (100, "", "no row is known before it: the oldest is at b.000001:100", False),
+        (101, f"{A}:2-3", MANY.format(2), False),
+        (200, f"{A}:2-4", MANY.format(3), False),
+        (250, f"{A}:4", f"between the rows around it only {A}:4 was logged", True),
+        (350, "", NOTHING, False),
+        (400, "", NOTHING, False),
+        (401, "", "it is after the newest row, at b.000001:400", False),
+    ],
+)  # fmt: skip
+def test_rows_around_a_position_know_what_was_logged_between(
+    earlier, position, gtids, text, is_exact
+):
+    """A position of a row is a boundary: the group before it and the one after it are at it.
+
+    Rows that do not say where, and those of a log that began anew later, bound nothing.
+    """
+    found = by_rows([*earlier, *ONE_LOG], "b.000001", position)
+    assert found == Located(GtidSet.parse(gtids), text, is_exact=is_exact)
+
+
+def test_rows_of_other_files_know_nothing_of_a_position():
+    """Their names have another base."""
+    text = "no row is known before it in files as c.000001"
+    assert by_rows(ONE_LOG, "c.000001", 250) == Located(GtidSet.EMPTY, text, is_exact=False)
+
+
+def test_what_is_purged_is_so_wherever_it_was_numbered():
+    """All of it or part of it; what is not is logged by who numbered it and applied by others."""
+    evidence = of(
+        row("a", A, f"{A}:1-5", gtid_purged=f"{A}:1-2"),
+        row("b", B, f"{A}:1-5", gtid_purged=f"{A}:1-3"),
+    )
+    parts = where(GtidSet.parse(f"{A}:1-5"), evidence)
+    states = {str(part.gtids): [place.state.value for place in part.places] for part in parts}
+    assert states == {
+        f"{A}:1-2": ["purged", "purged"],
+        f"{A}:3": ["logged", "purged"],
+        f"{A}:4-5": ["logged", "applied"],
+    }
 
 
 def test_the_newest_row_is_that_of_the_newest_collection_whatever_the_clock_says():
@@ -308,6 +407,7 @@ def test_a_difference_has_its_origin_and_why():
     )  # fmt: skip
     lag, extra = surplus("a", "b", evidence), surplus("b", "a", evidence)
     [part] = lag.parts
+    assert part.reason == "b has received it, or replicates from who has it: a"
     assert (str(part.gtids), part.kind, part.origin) == (f"{A}:6-9", Kind.LAGGING, "a")
     assert (str(part.received), str(part.purged)) == (f"{A}:6-7", f"{A}:6")
     assert [(str(p.gtids), p.kind, p.origin) for p in extra.parts] == [
@@ -318,16 +418,55 @@ def test_a_difference_has_its_origin_and_why():
     assert ERRANT_RULE in RULES
 
 
-def test_who_numbered_it_and_lacks_it_is_not_called_lagging():
-    """Its row may be the older one."""
-    evidence = of(row("a", A, f"{A}:1-3"), row("b", B, f"{A}:1-4", ts=12), channel("b", A, ""))
+@pytest.mark.parametrize(
+    ("ts", "text"),
+    [
+        (11, "a numbered it: since its row, which is the older one, or it has lost it"),
+        (10, "a numbered it, and its row, which is not the older one, does not have it"),
+        (9, "a numbered it, and its row, which is not the older one, does not have it"),
+    ],
+)
+def test_who_numbered_it_and_lacks_it_is_not_called_lagging(ts, text):
+    """Its row, of the time 10, may be the older one."""
+    evidence = of(row("a", A, f"{A}:1-3"), row("b", B, f"{A}:1-4", ts=ts), channel("b", A, ""))
     [part] = surplus("b", "a", evidence).parts
-    assert part.kind is Kind.NOT_KNOWN
-    assert "the older one" in part.reason
+    assert (part.kind, part.reason) == (Kind.NOT_KNOWN, text)
+
+
+@pytest.mark.parametrize(
+    ("channels", "why"),
+    [
+        ([], "b has no channel by which it could come"),
+        ([channel("b", D, "")], "none of the known sources of b has executed it"),
+    ],
+)
+def test_what_nobody_is_known_to_send_is_not_called_lagging(channels, why):
+    """By no channel, or from sources that are not known."""
+    evidence = of(row("a", A, f"{A}:1-3"), row("b", B, ""), *channels)
+    [part] = surplus("a", "b", evidence).parts
+    reason = f"{why}, and the audit has not found it errant"
+    assert (part.kind, part.reason) == (Kind.NOT_KNOWN, reason)
+
+
+def test_what_was_received_from_who_is_not_known_is_lagging():
+    """Its channel has it."""
+    evidence = of(row("a", A, f"{A}:1-3"), row("b", B, ""), channel("b", D, f"{A}:1-3"))
+    [part] = surplus("a", "b", evidence).parts
+    assert part.kind is Kind.LAGGING
+    assert part.reason == "b has received it, or replicates from who has it: its source"
 
 
 def test_a_difference_from_a_set_that_is_not_known_is_not_known():
     """Neither way."""
+    missing = row("c", C, None, answer="missing", error_text="'c' has not answered.")
+    empty = row("d", D, None, answer="empty")
+    for cut, why in (
+        (missing, "c: 'c' has not answered"),
+        (empty, "d: its answer to collection 'c1' is empty"),
+        (channel("b", A, ""), "b: no row of it is known"),
+    ):
+        found = surplus(cut.instance_id, "a", of(cut, row("a", A, f"{A}:1")))
+        assert (found.gtids, found.reason) == (None, why)
     evidence = of(row("a", A, None), row("b", B, f"{A}:1-4"))
     for names in (("a", "b"), ("b", "a")):
         found = surplus(*names, evidence)

@@ -26,6 +26,7 @@ from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Check, IncidentState, Outcome
 from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.coordinates.rules.explanation import check_text
 from tallystick.coordinates.rules.identity import instances_of
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.assemble import simulate
@@ -44,6 +45,7 @@ FAULTS = (
     "applied_gtid_missing", "commit_lag_excess", "relay_info_torn", "purged_outside_executed",
 )  # fmt: skip
 HOUR_US = 3_600_000_000
+B_UUID = "bbbbbbbb-bbbb-bbbb-bbbb-bbbbbbbbbbbb"
 
 
 @functools.lru_cache(maxsize=2)
@@ -157,6 +159,58 @@ def test_what_a_source_of_it_wrote_errantly_is_errant_on_it_too():
     )
 
 
+def test_of_an_instance_without_a_row_nothing_is_known():
+    """Each check says so, and it has no age."""
+    evidence = healthy()
+    gone = replace(evidence.instances["replica-a1"], row=None, channels=(), problem="is silent")
+    evidence = replace(evidence, instances={**evidence.instances, "replica-a1": gone})
+    for purpose in Purpose:
+        found = ready(purpose, "replica-a1", evidence)
+        assert {one.answer for one in found.checks} == {Answer.UNDECIDED}
+        assert reasons(found)["evidence"] == "no row of replica-a1 is known: is silent"
+        document = ready_document(found, evidence)
+        assert document["age_s"] is None
+        assert document["evidence"]["instances"]["replica-a1"] == {
+            "evidence_us": None, "age_s": None, "problem": "is silent",
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "source_row", [{"gtid_executed": None}, {"verdict": "UNDECIDED"}, {"reason": "not_reached"}]
+)
+def test_a_source_of_which_nothing_counts_explains_nothing(source_row):
+    """Though its sources executed it, if it could be read: it may be errant on the replica."""
+    evidence, gtid = healthy(), f"{B_UUID}:1"
+    for name in ("source-a", "replica-a1"):
+        executed = f"{evidence.instances[name].row.gtid_executed},{gtid}"
+        evidence = on(evidence, name, {"gtid_executed": executed})
+    assert "no_errant_gtids" not in reasons(ready(Purpose.CLONE, "replica-a1", evidence))
+    why = reasons(ready(Purpose.CLONE, "replica-a1", on(evidence, "source-a", source_row)))
+    assert why["no_errant_gtids"].startswith("where ")
+    assert gtid in why["no_errant_gtids"]
+
+
+def test_in_a_ring_a_replica_is_no_source_of_its_own():
+    """What it alone has executed is explained by nobody, whatever was judged earlier."""
+    evidence = healthy()
+    source, replica = (evidence.instances[name] for name in ("source-a", "replica-a1"))
+    back = replace(
+        replica.channels[0], instance_id="source-a", source_uuid=replica.server_uuid,
+        retrieved_gtid_set="",
+    )  # fmt: skip
+    ring = {**evidence.instances, "source-a": replace(source, channels=[back])}
+    key = ("source-a", ERRANT_RULE)
+    checks = {**evidence.checks, key: evidence.checks["replica-a1", ERRANT_RULE]}
+    evidence = replace(evidence, instances=ring, checks=checks)
+    for name in ("source-a", "replica-a1"):
+        assert name in evidence.upstreams_of(name)
+        assert ready(Purpose.CLONE, name, evidence).answer is Answer.YES
+    gtid = f"{replica.server_uuid}:1"
+    evidence = on(evidence, "replica-a1", {"gtid_executed": f"{replica.row.gtid_executed},{gtid}"})
+    why = reasons(ready(Purpose.CLONE, "replica-a1", evidence))["no_errant_gtids"]
+    assert why.startswith(f"where {gtid} came from is not known")
+
+
 def test_errant_and_acknowledged_is_errant():
     """Somebody knows of it, and a copy hands it on all the same."""
     evidence = collected(Scenario(seed=1, topology="pair", fault="errant_write"))[-1]
@@ -200,6 +254,113 @@ def test_what_was_not_read_is_undecided(changes, doubted):
         assert {answers[name] for name in wanted} <= {Answer.UNDECIDED}
         assert found.answer is (Answer.UNDECIDED if wanted else found.answer)
         assert not (wanted and found.answer is Answer.YES)
+
+
+DEFAULT = "channel (default)"
+MOMENT = "2023-11-14 22:13:36 UTC"
+UNSEEN = (
+    "channel (default) does not ask by GTID set, and that it stores its positions with each commit"
+    " was not seen"
+)
+BY_POSITION = (
+    "channel (default) does not ask by GTID set (SOURCE_AUTO_POSITION): sets need not show all"
+    " transactions"
+)
+HAS_ALL = f"it has all, as of source-a, mysql-bin.000002:3990 at {MOMENT}"
+NOT_READ = Check("lsn_order", Outcome.UNDECIDED, "no_lsn")
+SENTENCES = [
+    ("source-a", {}, {
+        "evidence": (Answer.YES, f"its row of {MOMENT} was judged"),
+        "no_open_incident": (Answer.YES, "none is open"),
+        "no_errant_gtids": (Answer.YES, "it replicates from nobody"),
+        "row_not_torn": (Answer.YES, "position and gtid_executed of its row are one state"),
+        "info_crash_safe": (Answer.YES, "it has no channel"),
+        "source_logs_there": (Answer.YES, "it replicates from nobody"),
+        "threads_running": (
+            Answer.NO, "it replicates from nobody: it is no replica that could be promoted"),
+        "received_applied": (Answer.YES, "it has no channel"),
+        "nothing_missing": (Answer.NO, "it replicates from nobody"),
+        "replicas_logs_there": (
+            Answer.YES, "it has purged nothing that replica-a1, replica-a2, replica-a3 lacks"),
+    }),
+    ("replica-a1", {}, {
+        "no_errant_gtids": (Answer.YES,
+            "its sources have executed, or its channels received, all that it executed"),
+        "info_crash_safe": (Answer.YES,
+            "each channel asks by GTID set, or stores its positions with each commit"),
+        "source_logs_there": (
+            Answer.YES, "its sources have in their binary logs all that it lacks"),
+        "threads_running": (Answer.YES, "receiver and applier of each channel run"),
+        "received_applied": (Answer.YES, "all that its channels have received is executed"),
+        "nothing_missing": (Answer.YES, HAS_ALL),
+        "replicas_logs_there": (
+            Answer.YES, "it has purged nothing that replica-a2, replica-a3, source-a lacks"),
+    }),
+    ("replica-a1", {"auto_position": False, "checks": ()}, {
+        "no_errant_gtids": (Answer.UNDECIDED, BY_POSITION),
+        "info_crash_safe": (Answer.UNDECIDED, UNSEEN),
+        "source_logs_there": (Answer.UNDECIDED, BY_POSITION),
+        "received_applied": (Answer.UNDECIDED, BY_POSITION),
+        "nothing_missing": (Answer.UNDECIDED, f"{BY_POSITION}; {HAS_ALL}"),
+    }),
+    ("replica-a1", {"auto_position": None}, {
+        "no_errant_gtids": (
+            Answer.UNDECIDED, "whether channel (default) asks by GTID set was not read"),
+        "info_crash_safe": (Answer.YES,
+            "each channel asks by GTID set, or stores its positions with each commit"),
+    }),
+    ("replica-a1", {"auto_position": False}, {
+        "info_crash_safe": (Answer.YES,
+            "each channel asks by GTID set, or stores its positions with each commit"),
+    }),
+    ("replica-a1", {"auto_position": True, "checks": ()}, {
+        "info_crash_safe": (Answer.YES,
+            "each channel asks by GTID set, or stores its positions with each commit"),
+    }),
+    ("replica-a1", {"auto_position": False, "checks": (Check(STORED_RULE, Outcome.UNDECIDED),)}, {
+        "info_crash_safe": (Answer.UNDECIDED, UNSEEN),
+    }),
+    ("replica-a1", {"checks": (Check(STORED_RULE, Outcome.BROKEN),)}, {
+        "info_crash_safe": (Answer.NO, f"channel (default) breaks {STORED_RULE}"),
+        "no_open_incident": (Answer.NO, f"its row breaks {STORED_RULE}"),
+    }),
+    ("replica-a1", {"receiver": "connecting", "applier": None}, {
+        "threads_running": (Answer.UNDECIDED,
+            f"the receiver of {DEFAULT} has no connection, the applier of {DEFAULT} was not read"),
+    }),
+    ("replica-a1", {"row": {"commit_lag": 1_234}}, {
+        "row_not_torn": (Answer.NO,
+            "its position is ahead of gtid_executed by 1,234 GTIDs: commits are under way"),
+    }),
+    ("replica-a1", {"row": {"verdict": "UNDECIDED", "checks": ()}}, {
+        "evidence": (Answer.UNDECIDED, "the row of replica-a1 could not be judged"),
+    }),
+    ("replica-a1", {"row": {"verdict": "UNDECIDED", "checks": (NOT_READ,)}}, {
+        "evidence": (
+            Answer.UNDECIDED, f"the row of replica-a1 could not be judged: {check_text(NOT_READ)}"),
+    }),
+    ("replica-a1", {"row": {"reason": "not_reached", "checks": ()}}, {
+        "evidence": (Answer.UNDECIDED, "the row of replica-a1 could not be judged (not_reached)"),
+    }),
+    ("replica-a1", {"source_uuid": None}, {
+        "source_logs_there": (
+            Answer.UNDECIDED, "the source of channel (default) is not known"),
+        "nothing_missing": (Answer.UNDECIDED, "the source of channel (default) is not known"),
+    }),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "changes", "expected"), SENTENCES)
+def test_an_answer_says_why(name, changes, expected):
+    """A source, a replica, and a replica of whose row something is otherwise."""
+    changes = dict(changes)
+    evidence = on(healthy(), name, changes.pop("row", None), **changes)
+    made = {
+        one.name: (one.answer, one.sentence)
+        for purpose in Purpose
+        for one in ready(purpose, name, evidence).checks
+    }
+    assert expected == {check: made[check] for check in expected}
 
 
 @pytest.mark.parametrize("other", ["source-a", "replica-a2"])
@@ -323,6 +484,22 @@ def test_an_errant_check_must_be_there_and_young():
         assert (found.answer, set(reasons(found))) == (Answer.UNDECIDED, {"no_errant_gtids"})
 
 
+def test_a_breach_whose_incident_is_over_does_not_last():
+    """A check shows it for good; what the set has now decides."""
+    evidence = healthy()
+    key = ("replica-a1", ERRANT_RULE)
+    broken = evidence.checks[key]._replace(check=Check(ERRANT_RULE, Outcome.BROKEN))
+    [over] = [
+        one
+        for one in collected(Scenario(seed=1, topology="pair", fault="errant_write"))[-1].incidents
+        if one.rule == ERRANT_RULE
+    ]
+    finding = replace(over.finding, instance_id="replica-a1")
+    over = replace(over, instance_id="replica-a1", finding=finding, state=IncidentState.RESOLVED)
+    evidence = replace(evidence, checks={**evidence.checks, key: broken}, incidents=[over])
+    assert ready(Purpose.BACKUP, "replica-a1", evidence).answer is Answer.YES
+
+
 def test_a_collection_that_waits_too_long_is_an_unanswered_request():
     """Of who has not answered it; a collection that is closed, or older, is none."""
 
@@ -335,6 +512,8 @@ def test_a_collection_that_waits_too_long_is_an_unanswered_request():
         "a": False, "b": True,
     }  # fmt: skip
     assert not any(one.problem for one in newest_of(cuts, written).values())
+    unwritten = newest_of([row("a", "c0")], written, ["c1", "c2"])["a"]
+    assert "has not answered collection 'c1'" in unwritten.problem
     assert not any(one.problem for one in newest_of(cuts, written, ["c1"]).values())
 
 
@@ -351,11 +530,15 @@ def test_the_page_has_the_table_of_the_code():
 
 def test_the_document_has_each_check():
     """With the age of the evidence and its limit."""
-    evidence = healthy()
+    row_us = healthy().instances["replica-a1"].row.ts
+    evidence = replace(healthy(), now_us=row_us + 1_234_567)
     document = ready_document(ready(Purpose.CLONE, "replica-a1", evidence, 60), evidence)
     assert (document["answer"], document["is_decided"], document["max_age_s"]) == ("yes", True, 60)
     assert [one["check"] for one in document["checks"]] == [
         name for name, need in NEEDS.items() if Purpose.CLONE in need.purposes
     ]
-    assert set(document["evidence"]["instances"]) == set(evidence.instances)
+    known = document["evidence"]["instances"]
+    assert set(known) == set(evidence.instances)
+    assert known["replica-a1"] == {"evidence_us": row_us, "age_s": 1.235, "problem": ""}
+    assert document["age_s"] == 1.235
     assert GtidSet.parse(evidence.instances["replica-a1"].row.gtid_executed)
