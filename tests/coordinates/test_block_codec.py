@@ -27,6 +27,7 @@ from tallystick.coordinates.events.journal import (
     concatenate,
     cut_into_blocks,
 )
+from tallystick.coordinates.events.log_events import SLICE, EventColumns
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.errors import BlockError
 from tests.support.arrow_blocks import encode_arrow
@@ -97,6 +98,15 @@ def test_a_record_that_cannot_be_is_refused(encode, column, index, value, messag
     """The error names the instance, the record and the value."""
     with pytest.raises(BlockError, match=f"instance 'a'.*record {70 + index} .*{message}"):
         decode_block(encode(changed(make_block(), column, index, value)))
+
+
+def test_a_record_that_ends_beyond_the_last_position_is_refused_in_a_quiet_block(encode):
+    """All of whose records are of the server, and have no position."""
+    [block] = heartbeats(1)
+    at_end = changed(changed(block, "start", 0, 2**62), "length", 0, 2**62 - 1)
+    assert same(at_end, decode_block(encode(at_end)))
+    with pytest.raises(BlockError, match=r"record 0 .*ends below 2\^63"):
+        decode_block(encode(changed(at_end, "length", 0, 2**62)))
 
 
 def test_an_event_without_its_text_is_refused(encode):
@@ -307,6 +317,17 @@ def test_records_of_several_lives_or_instances_are_no_block():
         dataclasses.replace(second, files=("binlog.000009",)),
     ):
         assert check_as_alone([(encode_block(one), None) for one in (first, other)]) == [1, 1]
+
+
+@pytest.mark.parametrize("first", [0, 1, SLICE - 1, SLICE, SLICE + 1])
+@pytest.mark.parametrize("last", [0, 2, SLICE, SLICE + 1, 2 * SLICE, 3 * SLICE - 1])
+def test_records_are_made_values_once_each(first, last):
+    """Wherever a run of them begins and ends, of slices that are made when they are needed."""
+    block = concatenate(heartbeats(3 * SLICE - 1))
+    events = EventColumns(block)
+    made = [event.ts for event in events.between(first, last)]
+    assert made == [1_000_000 * second for second in range(first, last)]
+    assert made == [events.event(index).ts for index in range(first, last)]
 
 
 def test_events_given_as_columns_stay_between_those_given_one_by_one():

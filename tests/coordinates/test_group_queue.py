@@ -78,6 +78,7 @@ def test_a_queue_answers_as_a_list(monkeypatch, seed):
             # The last few of the applied ones, and those that are packed with one of them.
             assert 0 <= applied + 1 - KEPT - (len(kept) - left) < PACKED or left == len(kept)
             dropped += len(kept) - left
+        assert queue.dropped == (known[dropped - 1][:2] if dropped else (-1, -1))
     assert dropped
 
 

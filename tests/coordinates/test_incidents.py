@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -370,10 +371,14 @@ def test_a_control_survives_its_message() -> None:
     """What is none is refused with what was expected."""
     asked = control("ack", "x", 5, 9)
     assert parse_control(encode_control(asked)) == asked
+    last = replace(asked, ts=0, until_ts=2**63 - 1, why="k" * 1_000)
+    assert parse_control(encode_control(last)) == last
     good = encode_control(asked)
     for value in (
         None, b"", b"[]", b"{", good.replace(b'"ack"', b'"no"'), good.replace(b'"dba"', b"1"),
         good.replace(b'"dba"', b'" "'), good.replace(b":5", b":-5"), good.replace(b":9", b":true"),
+        good.replace(b":9", b":9223372036854775808"), good.replace(b"known", b"k" * 1_001),
+        b" " * 2**20 + good, b"[" * 100_000, b"\xff",
     ):  # fmt: skip
         with pytest.raises(IncidentControlError, match="expected"):
             parse_control(value)

@@ -12,7 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tallystick.coordinates.events.journal import ABSENT, QueryVerb, RecordType, Stream, concatenate
-from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
+from tallystick.coordinates.events.json_lines import (
+    BAD_LINES_MAX,
+    JsonLinesError,
+    blocks_from_lines,
+)
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.errors import JournalError
@@ -32,6 +36,10 @@ def event(**fields):
 
 def server_record(kind, **fields):
     return {"kind": kind, "instance": "a", **fields}
+
+
+def redo(type_name, **fields):
+    return {"kind": "redo", "instance": "a", "type": type_name, "lsn": 9000, **fields}
 
 
 def read(*records, **options):
@@ -203,6 +211,36 @@ def test_old_names_of_variables_are_read():
     assert block.body(0)["variables"] == {"log_replica_updates": False, "sync_source_info": 5}
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("ON", True), ("off", False), ("Yes", True), ("NO", False), ("1", True), ("0", False)],
+)
+def test_a_switch_is_read_as_servers_print_it(text, value):
+    """SHOW VARIABLES has ON and OFF, an option file what its author wrote."""
+    block = only(server_record("variables", variables={"log_bin": text}))
+    assert block.body(0)["variables"] == {"log_bin": value}
+
+
+def test_a_row_may_come_before_the_events_that_it_refers_to():
+    """Its time bounds nothing; those of events and other records do."""
+    row = server_record("log_status", collection_id="c", ts=9)
+    block = only(event(ts=4), row, event(ts=5), server_record("stop", ts=6))
+    assert block.columns["ts"].tolist() == [4, 9, 5, 6]
+    with pytest.raises(JsonLinesError, match="expected at least 5"):
+        read(event(ts=5), row, event(ts=4))
+
+
+def test_values_nested_too_deeply_are_a_bad_line_at_any_depth():
+    """Whether a reader or a writer of JSON gives up first: one goes a few levels further."""
+    problems, whole = set(), 0
+    for depth in range(1, 1_100):
+        row = f'{{"x":{"[" * depth}{"]" * depth}}}'
+        line = f'{{"kind":"log_status","instance":"a","collection_id":"c","row":{row}}}'
+        whole += len(list(blocks_from_lines([line], on_bad_line=problems.add)))
+    assert whole > 500
+    assert all("nested" in error.problem for error in problems)
+
+
 def test_a_fact_keeps_its_body_as_given():
     """Unknown keys of what a server said are kept."""
     row = {"SERVER_UUID": 5, "NEW": [1, None, {"x": 2**70}], "LOCAL": '{"a":1}'}
@@ -332,6 +370,13 @@ REFUSED = [
     (server_record("zone", step="enter"), "ticket", "expected this key"),
     (server_record("backup_lock", step="lock"), "lock", "expected this key"),
     (server_record("heartbeat", file="x"), "file", "no such key"),
+    (redo("WRITE", start_lsn=8192, x=1), "x", "only lsn, start_lsn, block_number, data_length,"),
+    (redo("CHECKPOINT", start_lsn=8192), "start_lsn", "no such key"),
+    (redo("FLUSH", block_number=1), "block_number", "no such key"),
+    (redo("flush"), "type", "one of"),
+    (redo("FLUSH", lsn=-1), "lsn", "found -1"),
+    (redo("FLUSH", lsn=2**63), "lsn", "an integer from 0 to 9223372036854775807"),
+    (redo("FLUSH", lsn=True), "lsn", "found True"),
 ]
 
 
@@ -395,6 +440,15 @@ def test_all_bad_lines_are_reported():
     assert [error.line_number for error in errors] == [2, 4, 5, 6]
     assert str(caught.value).count("\n") == 3
     assert "line 5: expected UTF-8" in str(caught.value)
+
+
+def test_so_many_bad_lines_are_reported_and_no_more():
+    """The rest is not read."""
+    lines = iter(["x"] * 30)
+    with pytest.raises(JsonLinesError) as caught:
+        list(blocks_from_lines(lines))
+    assert 1 + len(caught.value.others) == BAD_LINES_MAX == 20
+    assert len(list(lines)) == 10
 
 
 def skipped(*lines: object, **settings: object) -> list[tuple[str, int, int, list[str]]]:

@@ -287,6 +287,19 @@ def test_an_info_table_may_lack_a_channel_of_a_group():
     assert [("slave_master_info",), ()] == left_out
 
 
+def test_a_table_without_names_of_channels_is_of_the_default_one():
+    """As servers before 5.7 have it: nothing is left out of it."""
+    state = read({}, replica_status=[{"Master_Host": "s"}], slave_master_info=[{"Host": "s"}])
+    assert {"": ()} == {name: one.left_out_of for name, one in state.channels.items()}
+
+
+@pytest.mark.parametrize(("said", "expected"), [(7, 7), (0, None), ("7", None), (None, None)])
+def test_the_source_has_a_server_id_once_the_receiver_has_connected(said, expected):
+    """0 before that."""
+    state = read({}, replica_status=[{"Channel_Name": "", "Source_Server_Id": said}])
+    assert expected == state.channels[""].source_server_id
+
+
 def test_a_doubled_channel_is_given_to_nobody():
     """It is there, but whichever of its two rows is right, neither is believed."""
     row = changed("REPLICATION/channels/0/channel_name", "East")

@@ -42,6 +42,15 @@ def test_a_heartbeat_takes_few_bytes():
     assert len(data) < 220
 
 
+@pytest.mark.parametrize("name", ["a" * length for length in range(1, 10)])
+def test_columns_begin_at_a_multiple_of_eight(name):
+    """However long the head is, blanks fill it up."""
+    data = encode_block(replace(make_block(), instance_id=name))
+    end = HEAD.size + HEAD.unpack_from(data)[1]
+    assert end % 8 == 0
+    assert len(data[:end].rpartition(b"}")[2]) < 8
+
+
 def test_columns_take_as_few_bytes_as_hold_them():
     """One byte up to a difference of 254 (0 is absent), two up to 65,534, four, else all eight."""
     for most, width in ((254, 1), (255, 2), (2**16 - 2, 2), (2**16 - 1, 4), (2**32 - 2, 4),
@@ -317,6 +326,7 @@ def test_codes_that_a_column_cannot_hold_are_refused(row, least, width, codes, m
         b"TSpk\x01\0\0\0{",
         b"TSpk\x02\0\0\0\xff\xfe",
         HEAD.pack(b"TSpk", 200_000) + b"[" * 200_000,
+        HEAD.pack(b"TSpk", 200_005) + b'{"x":' + b"[" * 200_000,
         HEAD.pack(b"TSpk", 9_000) + b"9" * 9_000,
     ],
 )
