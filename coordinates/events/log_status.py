@@ -478,9 +478,7 @@ class _Reader:
 
     def _stored(self, row: Mapping[str, Any], file: str, position: str) -> LogCoordinates | None:
         name, offset = row.get(file), row.get(position)
-        if not isinstance(name, str) or not name or isinstance(offset, bool):
-            return None
-        if not isinstance(offset, int) or not 0 <= offset < INTEGER_END:
+        if not isinstance(name, str) or type(offset) is not int:
             return None
         try:
             return LogCoordinates.of_file(strip_directory(name), offset)

@@ -263,10 +263,7 @@ class RelayReader(LogReader):
         self.has_fallen = False
         self.may_step_back = False
         self.source_end = position
-        here = (self.source_number, position)
-        if here <= self.source_high:
-            return
-        self.source_high = here
+        self.source_high = max(self.source_high, (self.source_number, position))
 
     def _unwrapped(self, event: Event) -> int:
         """The source position of 64 bits that a field of 32 means."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -372,6 +373,43 @@ def test_events_that_come_again_unchanged_are_told_once():
         result = audit(journal)
         assert ([], ["CONSISTENT"]) == (result.findings, result.verdicts)
         assert [ObservationCode.EVENT_REDELIVERED] == result.codes
+
+
+@pytest.mark.parametrize(
+    ("groups", "text", "is_undecided"),
+    [
+        (3, "unchanged; the second delivery was dropped", False),
+        (300, "they are older than what is remembered, so the two deliveries were not compared",
+         True),
+    ],
+)  # fmt: skip
+def test_what_came_again_is_named(groups, text, is_undecided):
+    """Its file and its first event; nothing is known of what is no longer remembered."""
+    journal = Journal().begin().groups(groups)
+    again = [dict(record) for record in journal.binlog.groups[0]]
+    journal.records += [record | {"ts": journal.ts} for record in again]
+    journal.groups(1).row()
+    result = audit(journal)
+    assert [] == result.findings
+    [seen] = result.observations
+    assert is_undecided is seen.is_undecided
+    came_again = "events of binlog.000001 from 157 on came again"
+    assert re.fullmatch(f"{came_again}[,;] {text}", observation_text(seen))
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_same"),
+    [(None, 5, True), (5, None, True), (5, 5, True), (5, 6, False), (0, 5, False)],
+)
+def test_two_deliveries_are_compared_by_checksums_that_both_have(first, second, is_same):
+    """A server may write none, and an observer leave it out."""
+    journal = Journal().begin().groups(2)
+    again = []
+    for record in journal.binlog.groups[-1]:
+        again.append(record | ({} if second is None else {"checksum": second}))
+        record.update({} if first is None else {"checksum": first})
+    journal.records += [record | {"ts": journal.ts} for record in again]
+    assert ([] if is_same else ["log_redelivery_identical"]) == audit(journal).broken
 
 
 def test_heartbeats_of_a_stream_are_no_events():

@@ -20,6 +20,7 @@ from tallystick.coordinates.events.block_codec import (
     seal,
 )
 from tallystick.coordinates.events.journal import (
+    ABSENT,
     COLUMNS,
     BlockBuilder,
     RecordType,
@@ -341,4 +342,7 @@ def test_events_given_as_columns_stay_between_those_given_one_by_one():
     table = np.array([columns[name] for name in COLUMNS], dtype=np.int64)
     made = log(BlockBuilder("a"), 100)
     made.log_events(Stream.BINLOG, table, file="b.000001", ts=1, sids=[])
-    assert log(made, 300).build().columns["start"].tolist() == [100, 200, 300]
+    made.server_record(RecordType.STOP, {"clean": True}, ts=1)
+    block = log(made, 300).build()
+    assert block.columns["start"].tolist() == [100, 200, ABSENT, 300]
+    assert block.body(2) == {"clean": True}

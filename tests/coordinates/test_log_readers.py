@@ -19,7 +19,7 @@ from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.relay_reader import RelayReader
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
-from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal, audit
+from tests.support.journals import UUID_A, UUID_B, UUID_C, Binlog, Journal, audit
 from tests.support.recorded import CASES
 from tests.support.rule_cases import purging, replica
 
@@ -104,6 +104,24 @@ def test_a_binary_log_that_begins_anew_is_like_one_never_read(end):
     fresh.file_number, fresh.file_events = reader.file_number, reader.file_events
     fresh.last_sequence_number = reader.last_sequence_number
     assert values(fresh) == values(reader)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("is_same_file", [False, True])
+def test_how_a_log_ended_before_a_gap_is_not_held_against_what_follows(end, is_same_file):
+    """A RESET may be in it, and its first file have the name of the last one known."""
+    journal = end(purging())
+    before = audit(journal).broken
+    journal.record("gap")
+    number = journal.binlog.number if is_same_file else 1
+    log = Binlog(journal, number=number)
+    log.open()
+    for gno in (900, 901):
+        log.group(f"{UUID_A}:{gno}")
+    assert before == audit(journal).broken
+    reader = binlog_of(journal)
+    assert (number, log.end) == (reader.file_number, reader.end)
+    assert str(reader.logged.freeze()) == f"{UUID_A}:900-901"
 
 
 def test_a_relay_log_that_begins_anew_is_like_one_never_read():
@@ -274,6 +292,15 @@ def test_no_group_is_queued_after_one_that_was_left_out(monkeypatch, fast_min, r
     reader.queue.drop_until(1, reader.end)
     assert gnos() == [expected[-1][-1]]
     assert not reader.queue.is_full
+
+
+def test_what_follows_the_end_of_a_file_is_found_once():
+    """Its first event; the others follow that one."""
+    journal = Journal().begin().groups(1)
+    journal.binlog.event("ROTATE", 44, next_file="binlog.000002")
+    journal.groups(2)
+    [found] = audit(journal).findings
+    assert ("binlog_file_framing", "event_after_end_of_file") == (found.rule, found.case)
 
 
 @pytest.mark.parametrize(("position", "is_skipped"), [(4, False), (99, False), (100, True)])

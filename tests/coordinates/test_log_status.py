@@ -222,6 +222,11 @@ MALFORMED: dict[str, tuple[Any, ProblemKind, str]] = {
         INCOMPLETE,
         "an integer",
     ),
+    "relay file without name": (
+        changed("REPLICATION/channels/0/relay_log_file", ""),
+        INCOMPLETE,
+        "base.NNNNNN",
+    ),
     "InnoDB list": (changed("STORAGE_ENGINES/InnoDB", []), INCOMPLETE, "an object for InnoDB"),
     "no LSN": (changed("STORAGE_ENGINES/InnoDB/LSN", ...), INCOMPLETE, "an integer"),
     "LSN NaN": (changed("STORAGE_ENGINES", '{"InnoDB":{"LSN":NaN}}'), INCOMPLETE, "an integer"),
@@ -350,10 +355,12 @@ def test_old_and_new_column_names_read_alike():
         "Source_UUID": UUID_A,
         "Auto_Position": 1,
         "Replica_IO_Running": "Yes",
+        "Executed_Gtid_Set": f"{UUID_A}:1-5",
     }
     old = {key.replace("Source", "Master").replace("Replica", "Slave"): v for key, v in new.items()}
     state = read(PLAIN, replica_status=[new])
     assert state == read(PLAIN, replica_status=[old])
+    assert GtidSet.parse(f"{UUID_A}:1-5") == state.executed_in_status
     channel = state.channels[""]
     assert (700, 600, 900) == tuple(
         offset.position for offset in (channel.read, channel.executed, channel.applied) if offset
@@ -363,6 +370,27 @@ def test_old_and_new_column_names_read_alike():
         channel.auto_position,
         channel.receiver == ThreadState(),
     )
+
+
+@pytest.mark.parametrize("thread", ["IO", "SQL"])
+@pytest.mark.parametrize(
+    ("runs", "is_stopped", "is_connecting"),
+    [("Yes", False, False), ("No", True, False), ("Connecting", False, True)],
+)
+def test_a_thread_is_what_its_status_says(thread, runs, is_stopped, is_connecting):
+    """Whether it runs, and its last error; what is no number or text is no error."""
+    row = {"Channel_Name": "", f"Replica_{thread}_Running": runs}
+    error = {"Errno": 1236, "Error": "gone", "Error_Timestamp": "231114 22:13:36"}
+    for said, expected in (
+        (error, {"errno": 1236, "error": "gone", "since": "231114 22:13:36"}),
+        (dict.fromkeys(error), {}),
+        ({"Errno": True, "Error": 5, "Error_Timestamp": 5}, {}),
+    ):
+        beside = {f"Last_{thread}_{name}": value for name, value in said.items()}
+        channel = read({}, replica_status=[row | beside]).channels[""]
+        found = channel.receiver if thread == "IO" else channel.applier
+        assert ThreadState(is_stopped, is_connecting, **expected) == found
+        assert found.is_running is (runs == "Yes")
 
 
 def test_two_equal_lists_confirm_each_other():
