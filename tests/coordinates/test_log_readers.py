@@ -107,6 +107,25 @@ def test_a_binary_log_that_begins_anew_is_like_one_never_read(end):
 
 
 @pytest.mark.parametrize("end", ENDS)
+def test_after_an_unreadable_name_of_a_file_nothing_of_its_end_is_known(end):
+    """What that event belongs to may be anything: also a log that a RESET has begun anew."""
+    reader = binlog_of(end(purging()))
+    reader.mark_gap()
+    fresh = BinlogReader(reader.reporter, reader.server)
+    fresh.mark_gap()
+    known = {
+        "end", "group_state", "is_closed", "has_stopped", "must_open_file", "last_sequence_number",
+        "oldest_file", "closed", "logged", "logged_is_complete", "grouped", "empty", "maybe_empty",
+        "file_set",
+    }  # fmt: skip
+    expected, found = values(fresh), values(reader)
+    assert {name: expected[name] for name in known} == {name: found[name] for name in known}
+    said = ("is_closed", "has_stopped", "must_open_file", "logged_is_complete")
+    assert ["False"] * 4 == [found[name] for name in said]
+    assert ("-1", "") == (found["end"], found["logged"])
+
+
+@pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("is_same_file", [False, True])
 def test_how_a_log_ended_before_a_gap_is_not_held_against_what_follows(end, is_same_file):
     """A RESET may be in it, and its first file have the name of the last one known."""
