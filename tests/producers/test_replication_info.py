@@ -109,11 +109,14 @@ class TestHandlers:
     def test_a_file_is_written_at_once_and_synced_by_the_period(self):
         """A killed server leaves the last write, a power cut the last synced one."""
         handler = RplInfoFile(InfoFile("f"), COLUMNS)
-        for n in range(4):
-            handler.flush_info(fields("a", n), force=False, sync_period=3)
+        written = [handler.flush_info(fields("a", n), force=False, sync_period=3) for n in range(4)]
+        assert [one.is_durable for one in written] == [False, False, True, False]
         assert handler.init_info() == fields("a", 3)
         handler.file.lose_power()
         assert handler.init_info() == fields("a", 2)
+        assert handler.flush_info(fields("a", 4), force=True, sync_period=3).is_durable
+        handler.file.lose_power()
+        assert handler.init_info() == fields("a", 4)
 
     @pytest.mark.parametrize(("engine", "survivor"), [(INNODB, 2), (MYISAM, 1)])
     def test_a_power_cut_takes_what_no_transaction_made_durable(self, engine: str, survivor: int):

@@ -56,3 +56,16 @@ def test_intervals_agree_with_plain_sets(seed: int) -> None:
     assert part.is_subset(gtids)
     assert not gtids.is_subset(part)
     assert gtids.minus(part).to_gtid_set() == expected - part.to_gtid_set()
+
+
+def test_a_counter_without_numbers_is_in_no_set() -> None:
+    """After its last one was taken away; and one that the other has not is no part of it."""
+    gtids = GtidIntervals.of((SID, 5, 5), (OTHER, 1, 2))
+    gtids.discard(SID, 5)
+    assert gtids.text() == f"{OTHER}:1-2"
+    assert gtids.is_subset(GtidIntervals.of((OTHER, 1, 3)))
+    assert not gtids.is_subset(GtidIntervals.of((SID, 1, 3)))
+    gtids.discard(OTHER, 1)
+    gtids.discard(OTHER, 2)
+    assert not gtids
+    assert (gtids.text(), gtids.to_gtid_set()) == ("", GtidSet.EMPTY)

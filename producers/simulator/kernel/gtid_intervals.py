@@ -94,8 +94,7 @@ class GtidIntervals:
                 yield sid, bounds[i], bounds[i + 1] - 1
 
     def __contains__(self, gtid: tuple[str, int]) -> bool:
-        bounds = self._bounds.get(gtid[0])
-        return bounds is not None and bool(bisect_right(bounds, gtid[1]) & 1)
+        return bool(bisect_right(self._bounds.get(gtid[0], []), gtid[1]) & 1)
 
     def __bool__(self) -> bool:
         return bool(self._bounds)
@@ -108,9 +107,7 @@ class GtidIntervals:
     def is_subset(self, other: GtidIntervals) -> bool:
         """Tell whether every member is also in ``other``."""
         for sid, first, last in self:
-            bounds = other._bounds.get(sid)
-            if bounds is None:
-                return False
+            bounds = other._bounds.get(sid, [])
             index = bisect_right(bounds, first)
             if not index & 1 or bounds[index] <= last:
                 return False
