@@ -77,9 +77,8 @@ class CollectRequests:
         )
         self.malformed = 0
         self.stale = 0
-        self._read_at = float("-inf")
-        self._since = 0.0
-        """Since when they are read without a pause."""
+        self._read_at = self._since = float("-inf")
+        """When they were read last, and since when they are read without a pause."""
 
     def poll(self, timeout_s: float) -> list[CollectRequest]:
         """Return the requests that arrived, after at most the time."""
@@ -89,7 +88,8 @@ class CollectRequests:
         may_be_old = not self._reader.is_past_start
         found = self._reader.read(timeout_s)
         self._read_at = time.monotonic()
-        has_waited = now - self._since < FETCH_S or not self._reader.is_past_start
+        # Judged before the read: the last of those that waited are past the start after it.
+        has_waited = may_be_old or now - self._since < FETCH_S
         recent = self._recent(found, may_be_old=may_be_old)
         return [replace(one, has_waited=has_waited) for one in recent]
 

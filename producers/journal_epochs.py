@@ -93,11 +93,10 @@ class EpochClaims:
         self._topic = topic
         self._client = client or kafka_client()
         self._claimed: dict[str, int] = {}
-        self._is_read_back: set[str] = set()
         self._others: dict[str, int] = {}
         """The highest epochs that others have claimed, as far as the topic was read."""
         self._before: dict[str, int] = {}
-        """The same when our own claim was read back."""
+        """The same when our own claim was read back, of those that were."""
         self._later: dict[str, SupersededError] = {}
         since_ms = max(0, time.time_ns() // 1_000_000 - _CLAIMED_MS)
         self._reader = self._client.open_reader(
@@ -119,10 +118,10 @@ class EpochClaims:
         while wanted:
             self._send(wanted)
             self._claimed |= wanted
-            self._is_read_back -= wanted.keys()
-            self._later = {k: later for k, later in self._later.items() if k not in wanted}
+            self._before = {k: v for k, v in self._before.items() if k not in wanted}
+            self._later = {k: v for k, v in self._later.items() if k not in wanted}
             deadline = time.monotonic() + _DEADLINE_S
-            while not wanted.keys() <= self._is_read_back:
+            while not wanted.keys() <= self._before.keys():
                 if time.monotonic() > deadline:
                     reason = f"claims of epochs in {self._topic!r} were not read back"
                     raise BrokerUnreachableError(self._bootstrap_servers, reason)
@@ -130,7 +129,7 @@ class EpochClaims:
             wanted = {
                 name: before + 1
                 for name, epoch in wanted.items()
-                if (before := self._before.get(name, -1)) >= epoch + (name in going_on)
+                if (before := self._before[name]) >= epoch + (name in going_on)
             }
         return {name: self._claimed[name] for name in epochs}
 
@@ -150,15 +149,15 @@ class EpochClaims:
             claim = parse_claim(message.value)
             if claim is None:
                 continue
-            name, ours = claim.instance_id, self._claimed.get(claim.instance_id, -1)
+            name, others = claim.instance_id, self._others.get(claim.instance_id, -1)
             if claim.writer == self._writer:
-                if claim.epoch == ours:
-                    self._is_read_back.add(name)
-                    self._before[name] = self._others.get(name, -1)
+                # Not one that was sent before, of which nobody waits any longer.
+                if claim.epoch == self._claimed[name]:
+                    self._before[name] = others
                 continue
-            self._others[name] = max(claim.epoch, self._others.get(name, -1))
-            if name in self._is_read_back and claim.epoch >= ours:
-                self._later[name] = SupersededError(name, claim.epoch, ours)
+            self._others[name] = max(claim.epoch, others)
+            if name in self._before and claim.epoch >= self._claimed[name]:
+                self._later[name] = SupersededError(name, claim.epoch, self._claimed[name])
 
     def close(self) -> None:
         """Let go of the connections."""

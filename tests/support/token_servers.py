@@ -19,11 +19,12 @@ LIFETIME_S = 600
 
 
 class TokenServer:
-    """Its key, and the address where it listens."""
+    """Its key, the address where it listens, and the forms that it was sent."""
 
     def __init__(self) -> None:
         self._key = rsa.generate_private_key(65537, 2048)
         self.port = 0
+        self.forms: list[bytes] = []
 
     @property
     def url(self) -> str:
@@ -51,14 +52,14 @@ class TokenServer:
     def listening(self) -> Iterator[TokenServer]:
         """Answers who knows the secret."""
         expected = f"Basic {base64.b64encode(f'{CLIENT}:{SECRET}'.encode()).decode()}"
-        make_token = self.token
+        make_token, forms = self.token, self.forms
 
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *_arguments: Any) -> None:
                 """Nothing is printed."""
 
             def do_POST(self) -> None:
-                self.rfile.read(int(self.headers["Content-Length"]))
+                forms.append(self.rfile.read(int(self.headers["Content-Length"])))
                 is_known = self.headers["Authorization"] == expected
                 answer = {"access_token": make_token(), "expires_in": LIFETIME_S}
                 body = json.dumps(answer if is_known else {"error": "invalid_client"}).encode()

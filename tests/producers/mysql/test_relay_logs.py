@@ -239,6 +239,35 @@ def test_encrypted_relay_logs_are_one_problem_whatever_their_files_are_called(
     replica.relays.close()
 
 
+@pytest.mark.parametrize(
+    ("status", "first"),
+    [
+        ({"Channel_Name": "", "Relay_Log_File": "relay.000002"}, 2),
+        # Of a server without channels.
+        ({"Relay_Log_File": "relay.000002"}, 2),
+        ({"Channel_Name": "", "Relay_Log_File": "relay.000003"}, 3),
+        # The status is of a moment after the row's.
+        ({"Channel_Name": "", "Relay_Log_File": "relay.000004"}, 3),
+        ({"Channel_Name": "other", "Relay_Log_File": "relay.000001"}, 3),
+        ({"Channel_Name": "", "Relay_Log_File": ""}, 3),
+        ({"Channel_Name": "", "Relay_Log_File": None}, 3),
+    ],
+)
+def test_a_relay_log_is_read_from_the_file_that_its_applier_is_in(
+    tmp_path: Path, status: dict[str, Any], first: int
+) -> None:
+    """What is received and not yet applied is in it and in those after it."""
+    replica = Followed(tmp_path)
+    for number in (1, 2, 3):
+        replica.write(number, XID)
+    replica.journal.advance(1)
+    row = row_of(3, len(HEAD + XID)) | {"replica_status": [status]}
+    assert replica.relays.read_row(row)
+    read = [f"{number} {kind}" for number in range(first, 4) for kind in (FD, "XID")]
+    assert read == replica.records()
+    replica.relays.close()
+
+
 def test_a_reader_that_stays_away_is_a_gap_before_each_row(tmp_path: Path) -> None:
     """With its name; then reading begins with the head of the file that a row names."""
     replica = Followed(tmp_path)

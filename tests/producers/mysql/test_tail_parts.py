@@ -548,6 +548,45 @@ def test_what_was_published_behind_the_save_is_not_told_again() -> None:
     assert (state.file, state.position) == ("binlog.000001", 315)
 
 
+def test_a_gap_of_the_whole_journal_leaves_no_relay_log_unread() -> None:
+    """One of a channel does, if it has a reason; else its relay log goes on after the gap."""
+    builder = BlockBuilder("a", epoch=5, first_sequence=3)
+    for body in (
+        {"reason": "lost"},
+        {"channel": "c"},
+        {"channel": "d", "reason": "away"},
+    ):
+        builder.server_record(RecordType.GAP, body, ts=1)
+    relays = {name: ["relay", 1, 4] for name in ("c", "d")}
+    given = TailState(epoch=5, next_sequence=3, relays=relays)
+    state, problem = resumed(given, [builder.build()])
+    assert (None, {"d": "away"}) == (problem, state.unread_relays)
+    assert ["c"] == list(state.relays)
+
+
+def test_variables_are_recorded_when_they_have_other_values() -> None:
+    """Each answer has them all; server_id is one of them, and has a field of its own."""
+    sink = MemorySink()
+    state = TailState(epoch=1, server_id=7, variables={"gtid_mode": "ON"})
+    journal = TailJournal("a", sink, state, state_file=None, clock=time.monotonic)
+    relays = RelayLogs(None, journal, print, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    for variables in (
+        {"gtid_mode": "ON", "server_id": 7},
+        {"gtid_mode": "ON_PERMISSIVE", "server_id": 7},
+        {"gtid_mode": "ON_PERMISSIVE", "server_id": 8},
+        {"gtid_mode": "ON_PERMISSIVE", "server_id": 8},
+    ):
+        history.record_variables(variables)
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
+    assert [{"gtid_mode": "ON_PERMISSIVE"}, {"server_id": 8}] == [
+        one["variables"] for one in records if one["kind"] == "variables"
+    ]
+
+
 @pytest.mark.parametrize("published", [block(5), block(3, epoch=6)])
 def test_a_journal_whose_end_is_not_known_begins_anew(published: Any) -> None:
     """Blocks that are missing, or somebody else's: another epoch, and a word about it."""
@@ -676,6 +715,17 @@ def answer(**changes: Any) -> dict[str, Any]:
         ({"relay": ("", 0)}, ["reset"]),
         ({"relay": ("relay-c.000001", 900)}, ["reset"]),
         ({"Retrieved_Gtid_Set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:7-9"}, ["reset"]),
+        ({"Retrieved_Gtid_Set": "cut off"}, []),
+        ({"Read_Source_Log_Pos": 400}, []),
+        ({"Source_Log_File": "another.000001", "Read_Source_Log_Pos": 400}, []),
+        ({"Read_Source_Log_Pos": "none", "Exec_Source_Log_Pos": "none"}, []),
+        ({"Source_Log_File": "", "Relay_Source_Log_File": None}, []),
+        ({"Source_Host": "other"}, []),
+        ({"Source_Host": "other", "relay": ("relay-c.000002", 399)}, ["change_source"]),
+        ({"Source_Host": "other", "Source_UUID": ""}, []),
+        ({"relay": ("relay-d.000001", 4)}, []),
+        ({"relay": ("relay-c.000002", 400)}, []),
+        ({"relay": ("relay-c.000002", 399)}, ["reset"]),
     ],
 )
 def test_what_was_done_to_a_channel_is_seen_in_its_rows(
@@ -685,6 +735,54 @@ def test_what_was_done_to_a_channel_is_seen_in_its_rows(
     watch = ChannelWatch()
     assert [r["action"] for r in watch.note(answer(), ())] == ["change_source"]
     assert [r["action"] for r in watch.note(answer(**changes), ())] == actions
+
+
+def test_a_channel_by_position_may_connect_anew_further_back() -> None:
+    """As after CHANGE REPLICATION SOURCE to an earlier position: no relay log began anew."""
+    watch = ChannelWatch()
+    watch.note(answer(Auto_Position=0), ())
+    for file, position, actions in (
+        ("binlog.000001", 500, []),
+        ("binlog.000001", 499, ["reconnect"]),
+        ("binlog.000002", 4, []),
+        ("binlog.000001", 600, ["reconnect"]),
+    ):
+        now = answer(Auto_Position=0, Source_Log_File=file, Read_Source_Log_Pos=position)
+        assert [one["action"] for one in watch.note(now, ())] == actions
+
+
+@pytest.mark.parametrize("auto", [0, 1, "0", "1"])
+def test_a_channel_that_is_new_is_described(auto: object) -> None:
+    """By its row, and by what the server says of its source; a row alone is enough."""
+    watch = ChannelWatch()
+    source = {"channel": "C", "host": "h", "action": "other", "auto_position": False}
+    [record] = watch.note(answer(Auto_Position=auto), [source])
+    assert {**source, "action": "change_source"} == record
+    [record] = ChannelWatch().note(answer(Auto_Position=auto), ())
+    is_auto = auto in (1, "1")
+    assert {"channel": "c", "action": "change_source", "auto_position": is_auto} == record
+
+
+def test_a_relay_log_that_lacks_something_was_not_reset_where_that_is_known() -> None:
+    """Then it has lost what it lacks; a channel that was given another source is recorded."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    shorter = answer(relay=("relay-c.000001", 157))
+    assert watch.note(shorter, (), may_be_reset=False) == []
+    other = answer(relay=("relay-c.000001", 157), Auto_Position=0)
+    assert ["change_source"] == [one["action"] for one in watch.note(other, (), may_be_reset=False)]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"error": "away"}, {"replica_status": []}, {"row": {}}, {"replica_status": None, "row": {}}],
+)
+def test_an_answer_without_a_status_or_a_row_shows_nothing_of_channels(body: Any) -> None:
+    """What was known stays known: that of a channel which is missing is not that it is gone."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    assert watch.note(body, ()) == []
+    assert watch.note(answer(), ()) == []
 
 
 @pytest.mark.parametrize("has_lost_gtids", [True, False])
