@@ -176,7 +176,8 @@ class Answers:
         Args:
             reasons: Why, one a message.
             now_us: The job's clock.
-            unreadable_max: More than so many in ``UNREADABLE_WINDOW_US`` are too many.
+            unreadable_max: More than so many in ``UNREADABLE_WINDOW_US`` are too many. It may be
+                lower than before: what was counted then is too many with the next of them.
         """
         began = now_us - now_us % _COUNTED_US
         self.unreadable[began] = self.unreadable.get(began, 0) + len(reasons)
@@ -185,7 +186,7 @@ class Answers:
         total = sum(self.unreadable.values())
         if not total:
             self.poisoned_us = None
-        elif total > unreadable_max and self.poisoned_us is None:
+        elif reasons and total > unreadable_max and self.poisoned_us is None:
             self.poisoned_us, self.poison = now_us, reasons[-1][:_REASON_MAX]
 
     def expected(self, asked: Iterable[str] | None, began_ts: int | None = None) -> set[str]:

@@ -156,7 +156,7 @@ def _keeps_relay_log(before: Mapping[str, Any], now: Mapping[str, Any], changed:
     address, too. The rows name the source; CHANGE REPLICATION SOURCE TO another address gives up
     what was retrieved.
     """
-    if "Auto_Position" in changed or now["is_empty"] or not now["relay"]:
+    if "Auto_Position" in changed or not now["relay"]:
         return False
     is_by_address = changed == {"Source_UUID"}
     if not (is_by_address or before["Retrieved_Gtid_Set"]):
@@ -171,8 +171,8 @@ def _has_fallen(before: list[Any] | None, now: list[Any] | None) -> bool:
 def _has_shrunk(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
     """A receiver only adds to what it has retrieved, until it begins anew."""
     try:
-        old = GtidSet.parse(before["Retrieved_Gtid_Set"] or "")
-        new = GtidSet.parse(now["Retrieved_Gtid_Set"] or "")
+        old = GtidSet.parse(before["Retrieved_Gtid_Set"])
+        new = GtidSet.parse(now["Retrieved_Gtid_Set"])
     except (GtidSetParseError, TypeError):
         return False
     return not old <= new

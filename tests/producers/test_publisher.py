@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from typing import Any
 
 import pytest
 
@@ -28,7 +29,7 @@ from tallystick.producers import kafka_clients
 from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_clients import confluent
 from tallystick.producers.kafka_clients.choice import default_client, kafka_client
-from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
+from tallystick.producers.kafka_clients.errors import BrokerUnreachableError, TopicError
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.publisher import (
     BlockLinger,
@@ -252,7 +253,82 @@ def test_what_is_no_request_is_told_apart(value, message):
 
 def test_only_the_journal_and_requests_keep_every_record():
     """Compaction would leave one block of each journal; findings replace themselves by key."""
-    topics = {t.name: t for t in tallystick_topics(6, "x")}
-    assert {n for n, t in topics.items() if t.is_compacted} == {"x.findings"}
-    assert topics["x.journal"].partitions == 6
-    assert topics["x.collect"].partitions == 1
+    made = {t.name: (t.partitions, dict(t.settings)) for t in tallystick_topics(6, "x")}
+    day_ms = 86_400_000
+    kept = {"journal": 7, "collect": 1, "incidents": 30, "control": 30, "deadletter": 30}
+    assert {
+        f"x.{name}": (
+            6 if name == "journal" else 1,
+            {"cleanup.policy": "delete", "retention.ms": str(days * day_ms)},
+        )
+        for name, days in kept.items()
+    } | {"x.findings": (1, {"cleanup.policy": "compact"})} == made
+    assert ["x.findings"] == [t.name for t in tallystick_topics(6, "x") if t.is_compacted]
+
+
+class Brokers:
+    """A cluster of which one broker learns of a new topic some questions later."""
+
+    def __init__(self, topics: dict[str, dict[str, str]], late: int = 0) -> None:
+        self.topics = topics
+        self.made: dict[str, tuple[int, int]] = {}
+        self.late = late
+        self.is_closed = False
+
+    def open_admin(self, servers: str, timeout_s: float) -> Brokers:
+        return self
+
+    def partitions(self) -> dict[str, int]:
+        self.late -= bool(self.made)
+        seen = {name: count for name, (count, _) in self.made.items() if self.late < 0}
+        return dict.fromkeys(self.topics, 3) | seen
+
+    def create(
+        self, name: str, partitions: int, replicas: int, settings: Any, timeout_s: float
+    ) -> bool:
+        self.made[name] = partitions, replicas
+        return name != "t.control"  # which somebody else has made meanwhile
+
+    def settings(self, topics: list[str], timeout_s: float) -> dict[str, dict[str, str]]:
+        return {name: self.topics[name] for name in topics if self.topics.get(name)}
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+@pytest.mark.parametrize("late", [0, 3])
+def test_topics_that_are_missing_are_made(late):
+    """Those that are there keep what they have; a new one may be seen later."""
+    delete = {"cleanup.policy": "delete"}
+    brokers: Any = Brokers({"t.journal": delete, "t.collect": {}, "t.findings": delete}, late)
+    wanted = tallystick_topics(6, "t")
+    states = ensure_topics("b", wanted, client=brokers, replication_factor=2)
+    new = {state.name: state.partitions for state in states if state.is_new}
+    assert {"t.incidents": 1, "t.deadletter": 1} == new
+    assert dict.fromkeys(("t.incidents", "t.control", "t.deadletter"), (1, 2)) == brokers.made
+    assert [t.name for t in wanted] == [state.name for state in states]
+    assert 3 == states[0].partitions
+    assert brokers.is_closed
+
+
+@pytest.mark.parametrize(
+    ("brokers", "more", "said"),
+    [
+        (Brokers({}), {"create": False}, r"topic 't.journal' does not exist.*create the topics"),
+        (
+            Brokers({}, 10**9),
+            {"timeout_s": 0.1},
+            "topics not visible within 0.1 s at 'b': t.journal, t.collect, t.findings",
+        ),
+        (
+            Brokers({"t.journal": {"cleanup.policy": "compact,delete"}}),
+            {},
+            "topic 't.journal' has cleanup.policy 'compact,delete', which drops records",
+        ),
+    ],
+)
+def test_topics_that_are_no_good_are_refused(brokers, more, said):
+    """Before anything is written to them."""
+    with pytest.raises(TopicError, match=said):
+        ensure_topics("b", tallystick_topics(6, "t"), client=brokers, **more)
+    assert bool(brokers.made) == more.get("create", True)

@@ -97,6 +97,20 @@ def test_what_a_user_can_fix_is_one_sentence(text, kind, said):
     for form in (text, STREAM_FAILED.format(text)) if text else (text,):
         found = failure_of(form, "127.0.0.1:9")
         assert kind is found.kind
-        if "no words" not in text:
-            assert said in found.sentence
+        assert said in found.sentence
         assert "\n" not in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("\n \n  first words\nmore", "first words"),
+        ("java.lang.A$BException: one\nCaused by: x.CError: two\n\tat y", "CError: two"),
+        (STREAM_FAILED.format("own words"), "own words"),
+        (STREAM_FAILED.format("own words") + "\nCaused by: x.CError: two", "CError: two"),
+        ("a" * 301, "a" * 300),
+    ],
+)
+def test_what_is_not_known_has_its_last_cause(text, reason):
+    """Else by Spark's own message, else by the first line, cut short."""
+    assert f"The query ended by itself: {reason}" == failure_of(text, "b:1").sentence

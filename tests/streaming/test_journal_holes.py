@@ -27,6 +27,7 @@ GONE = "topic 'j', partition 1: expected offset {}, and the partition is gone"
         (5, 2, None, FOUND.format(5, 2)),  # made anew
         (None, 4, Read(1, 3), FOUND.format(0, 1)),
         (5, None, None, GONE.format(5)),
+        (5, None, Read(5, 2), GONE.format(5)),
     ],
 )
 def test_a_hole_is_named_with_what_was_expected_and_found(start, end, read, named):
@@ -37,11 +38,19 @@ def test_a_hole_is_named_with_what_was_expected_and_found(start, end, read, name
     assert all(one.is_undecided for one in found)
 
 
+def test_each_partition_is_compared():
+    """Whatever is missing of the ones before it."""
+    planned = [PlannedOffsets("j", n, 0, end) for n, end in enumerate((None, 4, 4, 4))]
+    found = [one.data["partition"] for one in holes(planned, {2: Read(0, 4), 3: Read(0, 3)})]
+    assert [0, 1, 3] == found
+
+
 def test_a_topic_that_was_made_anew_is_known_by_its_id():
     """It is named once, whatever its offsets; the id is part of the state."""
     topic = JournalTopic()
     assert not list(topic.compare("j", "one"))
-    topic.restore(JournalTopic("one").to_bytes())
+    saved, topic = topic.to_bytes(), JournalTopic()
+    topic.restore(saved)
     assert not list(topic.compare("j", None))
     [found] = topic.compare("j", "other")
     assert found.is_undecided

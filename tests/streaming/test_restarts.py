@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 from pyspark.errors import StreamingQueryException
 
+from tallystick.streaming import restarts
 from tallystick.streaming.errors import QueryError
 from tallystick.streaming.failures import failure_of
-from tallystick.streaming.restarts import PASSING_MAX, PAUSE_MAX_S, LastingQuery, Outages
+from tallystick.streaming.restarts import PASSING_MAX, PAUSE_MAX_S, LastingQuery, Outages, drain
 
 AWAY = "org.apache.kafka.common.errors.TimeoutException: Timed out"
 WORKER = "org.apache.spark.SparkException: Python worker exited unexpectedly"
@@ -140,3 +141,118 @@ def test_a_query_is_renewed_between_two_micro_batches():
     world.now += PAUSE_MAX_S
     assert query.goes_on()
     assert 3 == len(world.started)
+
+
+@pytest.mark.parametrize("before", [None, {"batchId": 7}])
+@pytest.mark.parametrize("is_next_begun", [True, False])
+@pytest.mark.parametrize(
+    ("ends_s", "stopped_s"),
+    [
+        (0, 0),
+        # When the micro-batch has ended, and maybe the next one has begun.
+        (2, 2),
+        (0.5, 0.5),
+        # It takes longer than it may.
+        (99, 5),
+    ],
+)
+def test_a_query_is_stopped_between_two_micro_batches(
+    monkeypatch, ends_s, stopped_s, is_next_begun, before
+):
+    """Or after the timeout: its work would be done again."""
+    now, asleep = 100.0, 0
+
+    def sleep(_seconds: float) -> None:
+        nonlocal now, asleep
+        now, asleep = now + 0.5, asleep + 1
+        if now - 100 >= ends_s:
+            query.lastProgress = {"batchId": 0 if before is None else 8}
+            query.status["isTriggerActive"] = is_next_begun
+
+    monkeypatch.setattr(restarts.time, "monotonic", lambda: now)
+    monkeypatch.setattr(restarts.time, "sleep", sleep)
+    query = Query()
+    query.lastProgress = before
+    query.status["isTriggerActive"] = ends_s > 0
+    drain(query, 5)
+    assert not query.isActive
+    assert (stopped_s, 2 * stopped_s) == (now - 100, asleep)
+
+
+def test_a_query_that_ends_while_it_is_drained_is_not_stopped(monkeypatch):
+    """Its own end is why."""
+    query = Query()
+    query.status["isTriggerActive"] = True
+    monkeypatch.setattr(restarts.time, "sleep", lambda _: query.fail("by itself"))
+    monkeypatch.setattr(query, "stop", lambda: pytest.fail("stopped"))
+    drain(query, 5)
+    assert "by itself" == query.error
+
+
+def test_a_query_that_runs_again_has_its_first_pause_again():
+    """It is proven anew after each start, by the end of a micro-batch, and only then."""
+    world = World()
+    query = world.query()
+    for _ in range(3):
+        for pause_s in (1, 2):
+            world.started[-1].fail(AWAY)
+            query.goes_on()
+            number = len(world.started)
+            world.now += pause_s - 0.5
+            query.goes_on()
+            assert number == len(world.started)
+            world.now += 0.5
+            query.goes_on()
+            assert number + 1 == len(world.started)
+            query.goes_on()
+        world.started[-1].lastProgress = {"batchId": 0}
+        query.goes_on()
+    assert 3 == world.outages.count
+    assert 6 == len(world.reported)
+
+
+def test_lost_workers_are_counted_until_a_micro_batch_ends():
+    """Then the same rows were not what killed them."""
+    world = World()
+    query = world.query()
+    for _ in range(3):
+        for _ in range(PASSING_MAX):
+            world.started[-1].fail(WORKER)
+            query.goes_on()
+            world.now += PAUSE_MAX_S
+            query.goes_on()
+        world.started[-1].lastProgress = {"batchId": 0}
+        query.goes_on()
+
+
+def test_a_query_that_cannot_be_started_is_tried_again():
+    """As one whose broker is away at the start of the job."""
+    world = World()
+    fails = [True]
+
+    def start() -> Query:
+        if fails[0]:
+            raise StreamingQueryException(AWAY)
+        return Query()
+
+    query = LastingQuery(
+        "auditor",
+        start,
+        failure_of=lambda error: failure_of(str(error), "b:1"),
+        outages=world.outages,
+        clock=lambda: world.now,
+    )
+    assert query.goes_on()
+    fails[0] = False
+    world.now += 1
+    assert query.goes_on()
+    assert 1 == world.outages.count
+
+
+def test_a_query_that_is_stopped_twice_is_stopped_once(monkeypatch):
+    """And one that has ended is not asked to."""
+    world = World()
+    query = world.query()
+    query.stop()
+    monkeypatch.setattr(world.started[0], "stop", lambda: pytest.fail("stopped"))
+    query.stop()

@@ -421,3 +421,13 @@ def test_too_many_unreadable_messages_are_an_incident_until_none_come():
     again = Job()
     again.rounds.restore(job.rounds.to_bytes())
     assert again.rounds.answers.poison == "why"
+
+
+def test_a_lower_limit_of_unreadable_messages_counts_from_the_next_one():
+    """A job that begins anew with it: what it has counted is too many without any new one."""
+    answers = Job().rounds.answers
+    answers.note_unreadable(["why"] * 10, NOW, 10)
+    answers.note_unreadable([], NOW + SECOND, 3)
+    assert answers.poisoned_us is None
+    answers.note_unreadable(["another"], NOW + 2 * SECOND, 3)
+    assert (NOW + 2 * SECOND, "another") == (answers.poisoned_us, answers.poison)

@@ -8,6 +8,11 @@ import pytest
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.results import IncidentState, ObservationCode, Verdict
+from tallystick.coordinates.rules.observations import (
+    TOPIC_MADE_ANEW,
+    TOPIC_MESSAGES_GONE,
+    TOPIC_PARTITION_GONE,
+)
 from tallystick.streaming.rounds import Round
 from tallystick.streaming.verdicts import Verdicts
 
@@ -42,6 +47,7 @@ def test_now_is_of_what_is_open_and_the_period_of_everything():
     """A breach that is over stays in the period; one that somebody knows of is not of now."""
     verdicts = Verdicts()
     step(verdicts, GOOD, GOOD)
+    verdicts.absorb([], [], [], [], [])
     assert (GOOD, GOOD) == (verdicts.now([]), verdicts.period)
     step(verdicts, BROKEN, GOOD, found=["a finding"], validation=BROKEN)
     assert (BROKEN, BROKEN) == (verdicts.now([OPEN]), verdicts.period)
@@ -80,6 +86,57 @@ def test_an_older_collection_may_be_closed_after_a_newer_one():
         one = closed("c", row, ts=ts)
         verdicts.absorb([], [], one.cuts, [one], [row])
     assert (GOOD, DOUBT) == (verdicts.now([]), verdicts.period)
+
+
+def test_a_finding_alone_makes_the_period_inconsistent():
+    """It may be of a comparison, with no row that is broken, or with no row at all."""
+    verdicts = Verdicts()
+    verdicts.absorb(["a finding"], [], [], [], [])
+    assert (DOUBT, BROKEN) == (verdicts.now([]), verdicts.period)
+    step(verdicts, GOOD)
+    assert (GOOD, BROKEN) == (verdicts.now([]), verdicts.period)
+
+
+def test_a_doubt_alone_makes_the_period_undecided():
+    """It is of no row and of no validation; what is seen and leaves nothing undecided is none."""
+    verdicts = Verdicts()
+    noted = SimpleNamespace(is_undecided=False, code=ObservationCode.JOURNAL_GAP, reason="")
+    step(verdicts, GOOD, seen=[noted])
+    assert (GOOD, GOOD) == (verdicts.now([]), verdicts.period)
+    step(verdicts, GOOD, seen=[SEEN])
+    assert (DOUBT, DOUBT) == (verdicts.now([]), verdicts.period)
+
+
+def test_of_collections_that_are_closed_together_the_newest_counts():
+    """Each has a validation of its own; one of the same time as the last one is newer."""
+    for doubtful_ts, expected in ((5, GOOD), (7, DOUBT)):
+        verdicts = Verdicts()
+        rounds = [closed("c", GOOD, ts=ts) for ts in (5, 6, 7)]
+        validations = [DOUBT if one.ts == doubtful_ts else GOOD for one in rounds]
+        verdicts.absorb([], [], rounds[0].cuts, rounds, validations)
+        assert expected is verdicts.now([])
+        same = closed("d", GOOD, ts=7)
+        verdicts.absorb([], [], same.cuts, [same], [GOOD])
+        assert GOOD is verdicts.now([])
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "is_unread"),
+    [
+        (ObservationCode.BLOCK_UNREADABLE, "", True),
+        (ObservationCode.JOURNAL_GAP, TOPIC_MESSAGES_GONE.code, True),
+        (ObservationCode.JOURNAL_GAP, TOPIC_PARTITION_GONE.code, True),
+        (ObservationCode.JOURNAL_GAP, TOPIC_MADE_ANEW.code, True),
+        (ObservationCode.JOURNAL_GAP, "", False),
+    ],
+)
+def test_what_may_have_been_the_end_of_any_journal_is_remembered(code, reason, is_unread):
+    """Whatever comes after it."""
+    verdicts = Verdicts()
+    seen = SimpleNamespace(is_undecided=True, code=code, reason=reason)
+    step(verdicts, GOOD, seen=[seen])
+    step(verdicts, GOOD)
+    assert is_unread == verdicts.has_unread
 
 
 def test_they_outlive_the_job():

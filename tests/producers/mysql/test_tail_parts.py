@@ -716,9 +716,12 @@ def answer(**changes: Any) -> dict[str, Any]:
         ({"relay": ("relay-c.000001", 900)}, ["reset"]),
         ({"Retrieved_Gtid_Set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:7-9"}, ["reset"]),
         ({"Retrieved_Gtid_Set": "cut off"}, []),
+        ({"Retrieved_Gtid_Set": None}, []),
+        ({"Retrieved_Gtid_Set": ""}, ["reset"]),
         ({"Read_Source_Log_Pos": 400}, []),
         ({"Source_Log_File": "another.000001", "Read_Source_Log_Pos": 400}, []),
         ({"Read_Source_Log_Pos": "none", "Exec_Source_Log_Pos": "none"}, []),
+        ({"Read_Source_Log_Pos": None, "Exec_Source_Log_Pos": None}, []),
         ({"Source_Log_File": "", "Relay_Source_Log_File": None}, []),
         ({"Source_Host": "other"}, []),
         ({"Source_Host": "other", "relay": ("relay-c.000002", 399)}, ["change_source"]),
@@ -735,6 +738,29 @@ def test_what_was_done_to_a_channel_is_seen_in_its_rows(
     watch = ChannelWatch()
     assert [r["action"] for r in watch.note(answer(), ())] == ["change_source"]
     assert [r["action"] for r in watch.note(answer(**changes), ())] == actions
+
+
+@pytest.mark.parametrize(
+    ("changes", "actions"),
+    [({"Source_UUID": OTHER_UUID}, []), ({"Source_Host": "other"}, ["change_source"])],
+)
+def test_a_channel_that_has_retrieved_nothing_by_gtid_has_another_address_by_a_command(
+    changes: dict[str, Any], actions: list[str]
+) -> None:
+    """Nothing shows that its relay log goes on; at one address another server may answer."""
+    watch = ChannelWatch()
+    watch.note(answer(Retrieved_Gtid_Set=""), ())
+    now = answer(Retrieved_Gtid_Set="", relay=("relay-c.000002", 500), **changes)
+    assert [r["action"] for r in watch.note(now, ())] == actions
+
+
+def test_a_channel_that_goes_on_after_gtids_were_lost_is_not_reset() -> None:
+    """What falls later is another server's position."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    watch.lost_gtids()
+    for executed in (600, 400, 157):
+        assert watch.note(answer(Exec_Source_Log_Pos=executed), ()) == []
 
 
 def test_a_channel_by_position_may_connect_anew_further_back() -> None:
@@ -783,6 +809,17 @@ def test_an_answer_without_a_status_or_a_row_shows_nothing_of_channels(body: Any
     watch.note(answer(), ())
     assert watch.note(body, ()) == []
     assert watch.note(answer(), ()) == []
+
+
+@pytest.mark.parametrize("replication", [None, "cut off", [], {}, {"channels": None}])
+def test_a_row_that_names_no_channels_says_nothing_of_their_relay_logs(replication: Any) -> None:
+    """As of a server that has another form of log_status: what was known stays known."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    without = answer() | {"row": {"REPLICATION": replication}}
+    assert watch.note(without, ()) == []
+    [record] = watch.note(answer(relay=("relay-c.000001", 900)), ())
+    assert "reset" == record["action"]
 
 
 @pytest.mark.parametrize("has_lost_gtids", [True, False])
