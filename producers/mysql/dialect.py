@@ -34,30 +34,32 @@ _SHOWN_MAX = 60
 _ASKED_FOR = "expected MySQL or Percona Server 8.0, 8.4 or later"
 
 VARIABLES = (
-    ("gtid_mode", (8, 0, 0)),
-    ("log_bin", (8, 0, 0)),
-    ("binlog_error_action", (8, 0, 0)),
-    ("binlog_order_commits", (8, 0, 0)),
-    ("max_connections", (8, 0, 0)),
-    ("server_id", (8, 0, 0)),
-    ("log_replica_updates", (8, 0, 26)),
-    ("replica_preserve_commit_order", (8, 0, 26)),
-    ("replica_parallel_workers", (8, 0, 26)),
-    ("sync_source_info", (8, 0, 26)),
-    ("innodb_redo_log_capacity", (8, 0, 30)),
-    ("innodb_flush_log_at_trx_commit", (8, 0, 0)),
+    "gtid_mode",
+    "log_bin",
+    "binlog_error_action",
+    "binlog_order_commits",
+    "max_connections",
+    "server_id",
+    "log_replica_updates",
+    "replica_preserve_commit_order",
+    "replica_parallel_workers",
+    "sync_source_info",
+    "innodb_redo_log_capacity",
+    "innodb_flush_log_at_trx_commit",
 )
-"""Global variables of the journal's ``start``, each with the version that has this name."""
+"""Global variables of the journal's ``start``."""
 
-_OLD_VARIABLES = {
-    "log_replica_updates": "@@GLOBAL.log_slave_updates",
-    "replica_preserve_commit_order": "@@GLOBAL.slave_preserve_commit_order",
-    "replica_parallel_workers": "@@GLOBAL.slave_parallel_workers",
-    "sync_source_info": "@@GLOBAL.sync_master_info",
+_OLD_VARIABLES: dict[str, tuple[Version, str]] = {
+    "log_replica_updates": ((8, 0, 26), "@@GLOBAL.log_slave_updates"),
+    "replica_preserve_commit_order": ((8, 0, 26), "@@GLOBAL.slave_preserve_commit_order"),
+    "replica_parallel_workers": ((8, 0, 26), "@@GLOBAL.slave_parallel_workers"),
+    "sync_source_info": ((8, 0, 26), "@@GLOBAL.sync_master_info"),
     "innodb_redo_log_capacity": (
-        "@@GLOBAL.innodb_log_file_size * @@GLOBAL.innodb_log_files_in_group"
+        (8, 0, 30),
+        "@@GLOBAL.innodb_log_file_size * @@GLOBAL.innodb_log_files_in_group",
     ),
 }
+"""Of those that had another name: the version that has today's, and what there was before it."""
 
 _STATUS_COLUMNS = (
     "Replica_IO_Running",
@@ -245,8 +247,9 @@ class Dialect:
     def select_variables(self) -> str:
         """One statement with every variable of the journal's ``start``, under today's name."""
         terms = []
-        for name, since in VARIABLES:
-            known = f"@@GLOBAL.{name}" if self.version >= since else _OLD_VARIABLES[name]
+        for name in VARIABLES:
+            since, old = _OLD_VARIABLES.get(name, (LOG_STATUS_SINCE, ""))
+            known = f"@@GLOBAL.{name}" if self.version >= since else old
             terms.append(f"{known} AS {name}")
         return "SELECT " + ", ".join(terms)
 

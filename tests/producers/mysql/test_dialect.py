@@ -89,9 +89,14 @@ def test_nothing_of_the_old_words_is_said_to_a_new_server():
 
 def test_an_old_server_is_asked_for_variables_under_its_names_and_answers_under_todays():
     """Before 8.0.26 the variables have other names, before 8.0.30 the capacity is a product."""
-    old, new = (Dialect.of(version).select_variables for version in ("8.0.25", "8.0.31"))
+    old, new = (Dialect.of(version).select_variables for version in ("8.0.25", "8.0.26"))
     assert "@@GLOBAL.log_slave_updates AS log_replica_updates" in old
     assert "@@GLOBAL.log_replica_updates AS log_replica_updates" in new
+    assert "slave" not in new
+    for variables in (old, new):
+        assert 12 == variables.count(" AS ")
+        assert "@@GLOBAL.gtid_mode AS gtid_mode" in variables
+    old, new = (Dialect.of(version).select_variables for version in ("8.0.29", "8.0.30"))
     assert (
         "@@GLOBAL.innodb_log_file_size * @@GLOBAL.innodb_log_files_in_group"
         " AS innodb_redo_log_capacity"
@@ -125,14 +130,20 @@ def test_old_column_names_become_todays():
     [
         ("8.0.26", False, False, False),
         ("8.0.27", False, True, False),
+        ("8.0.29", False, True, False),
         ("8.0.30", False, True, True),
+        ("8.2.9", False, True, True),
         ("8.3.0", True, True, True),
     ],
 )
 def test_columns_and_counters_are_asked_for_where_they_exist(version, tags, gtid_only, lsns):
-    """gtid_tag from 8.3, Gtid_only from 8.0.27, redo log status variables from 8.0.30."""
+    """Gtid_only from 8.0.27, redo log status variables from 8.0.30, gtid_tag from 8.3.
+
+    With 8.3 replication info in files is gone.
+    """
     dialect = Dialect.of(version)
     assert (tags, tags) == (dialect.has_tags, "gtid_tag" in dialect.gtid_table_columns)
+    assert dialect.has_file_repositories is not tags
     assert gtid_only is ("Gtid_only" in dialect.master_info_columns)
     assert lsns is (dialect.show_lsns is not None)
 

@@ -94,6 +94,7 @@ def test_an_older_copy_of_a_log_is_known_by_when_its_files_were_opened(
     found = copy.next_file(COPY)
     while found is not None and not copy.is_of(state, opened_s[int(found[0][-6:])]):
         copy.refuse()
+        assert not copy.is_awaited
         found = copy.next_file(COPY)
     assert found == expected
 
@@ -564,6 +565,38 @@ def test_a_gap_of_the_whole_journal_leaves_no_relay_log_unread() -> None:
     assert ["c"] == list(state.relays)
 
 
+def test_what_was_published_of_a_server_is_in_the_state() -> None:
+    """Its start and its variables; a binary log that began anew has no file yet."""
+
+    def after(*records: tuple[RecordType, dict[str, Any]]) -> TailState:
+        builder = BlockBuilder("a", epoch=5, first_sequence=3)
+        for record_type, body in records:
+            builder.server_record(record_type, body, ts=1)
+        given = TailState(
+            epoch=5, next_sequence=3, server_uuid="old", server_id=1, boot_s=4.0,
+            variables={"gtid_mode": "OFF", "log_bin": "ON"}, file="binlog.000007", position=900,
+            oldest_file="binlog.000002", clone="done",
+        )  # fmt: skip
+        state, problem = resumed(given, [builder.build()])
+        assert problem is None
+        assert state is not None
+        assert state.next_sequence == 3 + len(records)
+        return state
+
+    start = {"server_uuid": "new", "server_id": 7, "variables": {"gtid_mode": "ON"}}
+    state = after((RecordType.START, start))
+    assert ("new", 7, None) == (state.server_uuid, state.variable("server_id"), state.boot_s)
+    assert ("ON", "ON") == (state.variable("gtid_mode"), state.variable("log_bin"))
+    assert "done" == state.clone
+    assert after((RecordType.START, {**start, "data_lineage": "cloned"})).clone is None
+    state = after((RecordType.VARIABLES, {"variables": {"gtid_mode": "ON", "server_id": 8}}))
+    assert (8, {"gtid_mode": "ON", "log_bin": "ON"}) == (state.server_id, state.variables)
+    state = after((RecordType.BINLOG_PURGE, {"to_file": "binlog.000005"}))
+    assert ("binlog.000007", "binlog.000005") == (state.file, state.oldest_file)
+    state = after((RecordType.BINLOG_RESET, {}))
+    assert ("", 0, None) == (state.file, state.position, state.oldest_file)
+
+
 def test_variables_are_recorded_when_they_have_other_values() -> None:
     """Each answer has them all; server_id is one of them, and has a field of its own."""
     sink = MemorySink()
@@ -775,6 +808,68 @@ def test_a_channel_by_position_may_connect_anew_further_back() -> None:
     ):
         now = answer(Auto_Position=0, Source_Log_File=file, Read_Source_Log_Pos=position)
         assert [one["action"] for one in watch.note(now, ())] == actions
+
+
+SHORTER = ("relay-c.000001", 157)
+
+
+@pytest.mark.parametrize(
+    ("answers", "actions"),
+    [
+        # The server began anew and is not connected: its source is the one before.
+        ([answer(Source_UUID=""), answer(Source_UUID=OTHER_UUID, relay=SHORTER)], "change_source"),
+        ([answer(Source_UUID=""), answer(relay=SHORTER)], "reset"),
+        ([answer(Source_UUID=""), answer()], None),
+        # A relay log stays as empty as it was.
+        ([answer(relay=("", 0)), answer(relay=("", 0))], None),
+        ([answer(relay=("", 0)), answer(relay=SHORTER)], None),
+    ],
+)
+@pytest.mark.parametrize("is_connected", [True, False])
+def test_what_is_not_known_of_a_channel_meanwhile_is_what_was_known(
+    answers: list[dict[str, Any]], actions: str | None, is_connected: bool
+) -> None:
+    """One that was never connected got its first source; no command gave it another one."""
+    watch = ChannelWatch()
+    watch.note(answer() if is_connected else answer(Source_UUID=""), ())
+    watch.note(answers[0], ())
+    if not is_connected and actions == "change_source":
+        actions = "reset"
+    records = watch.note(answers[1], ())
+    expected = [] if actions is None else [actions]
+    assert expected == [one["action"] for one in records]
+
+
+def test_what_was_done_to_a_channel_and_was_recorded_is_no_news() -> None:
+    """The next answer shows it; the one after that is compared with it."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    watch.renewed("c")
+    assert watch.note(answer(relay=SHORTER, Auto_Position=0), ()) == []
+    [record] = watch.note(answer(relay=("relay-c.000001", 4), Auto_Position=0), ())
+    assert "reset" == record["action"]
+    watch.renewed("new")
+    assert {"c", "new"} == watch.known.keys()
+
+
+@pytest.mark.parametrize("channels", [[], ["cut off"], [{"channel_name": "another"}]])
+def test_a_channel_that_its_first_row_does_not_name_is_described(channels: list[Any]) -> None:
+    """It was made between row and status."""
+    watch = ChannelWatch()
+    body = answer() | {"row": {"REPLICATION": {"channels": channels}}}
+    assert ["change_source"] == [one["action"] for one in watch.note(body, ())]
+    assert watch.note(answer(), ()) == []
+
+
+def test_a_server_without_channels_has_one_without_a_name() -> None:
+    """Neither its status nor its row names it."""
+    watch = ChannelWatch()
+    body = answer(Channel_Name=None)
+    [channel] = body["row"]["REPLICATION"]["channels"]
+    del channel["channel_name"]
+    assert [""] == [one["channel"] for one in watch.note(body, ())]
+    channel |= {"relay_log_file": "relay-c.000001"}
+    assert [{"channel": "", "action": "reset"}] == watch.note(body, ())
 
 
 @pytest.mark.parametrize("auto", [0, 1, "0", "1"])
