@@ -77,9 +77,7 @@ class TailState:
 
     def logged(self, file: str, end: int, event_type: int) -> None:
         """An event of the binary log was recorded."""
-        if file != self.file:
-            self.file = file
-        self.position = end
+        self.file, self.position = file, end
         is_last = event_type in (EventType.ROTATE, EventType.STOP)
         self.ended_by = event_type if is_last else 0
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.events.collect_request import CollectRequest
-from tallystick.coordinates.results import ObservationCode
+from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
+from tallystick.coordinates.results import Acknowledgement, ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.rules.observations import NOBODY_ANSWERED
 from tallystick.streaming import membership
@@ -259,6 +260,52 @@ def test_an_answer_after_the_deadline_is_a_late_round_of_its_own():
         late.collection_id, [row.instance_id for row in late.cuts], late.is_late,
     )  # fmt: skip
     assert (0, []) == (job.rounds.open_count, observations)
+
+
+def test_late_answers_are_in_the_order_of_rows():
+    """An instance, then its channels by name."""
+    job = Job("a", "b")
+    job.step(0, [cut("c1", "a", 5)])
+    job.rounds.finish()
+    rows = [cut("c1", "b", 9, channel) for channel in ("y", "x", None, "")]
+    [late], _ = job.rounds.absorb(rows, {}, now_us=NOW)
+    assert [None, "", "x", "y"] == [row.channel for row in late.cuts]
+    assert 9 == late.ts
+
+
+def test_an_absence_that_somebody_knows_of_is_one_until_that_runs_out_or_is_taken_back():
+    """What is asked of incidents and of earlier absences is somebody else's."""
+    job = Job("a", unanswered_max=1)
+    job.step(0, [cut("c0", "a", 1)])
+    job.step(1, requests=[ask("c1", 1)])
+    answers, now_us = job.rounds.answers, NOW + 60 * SECOND
+    one = job.rounds.absences(now_us)["a"]
+
+    def control(action: ControlAction, target: str = "", until_ts: int | None = None):
+        return IncidentControl(action, target or one.incident_id, "me", "known", 7, until_ts)
+
+    def known(*controls: IncidentControl) -> Acknowledgement | None:
+        assert [] == list(answers.obey(controls))
+        return job.rounds.absences(now_us)["a"].acknowledgement
+
+    acked = control(ControlAction.ACK)
+    assert Acknowledgement("me", "known", 7, None) == known(acked)
+    assert known() is not None
+    assert known(control(ControlAction.UNACK)) is None
+    assert known(acked, control(ControlAction.UNACK)) is None
+    assert known(control(ControlAction.UNACK), acked) is not None
+    assert known(control(ControlAction.ACK, until_ts=now_us)) is None
+    assert known(control(ControlAction.ACK, until_ts=now_us + 1)) is not None
+    others = [
+        control(ControlAction.ACK, "another"),
+        control(ControlAction.UNACK, "another"),
+        control(ControlAction.RETIRE, "a"),
+        control(ControlAction.RETIRE),
+    ]
+    assert others == list(answers.obey(others))
+    job.step(61, [cut("c2", "a", 2)])
+    assert [acked] == list(answers.obey([acked]))
+    assert {} == answers.acknowledged
 
 
 def test_answers_without_a_row_are_an_absence_until_there_is_one():

@@ -620,6 +620,26 @@ def test_variables_are_recorded_when_they_have_other_values() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("types", "ended_by"),
+    [
+        ([EventType.ROTATE], EventType.ROTATE),
+        ([EventType.STOP], EventType.STOP),
+        ([EventType.STOP, EventType.FORMAT_DESCRIPTION], 0),
+        ([EventType.XID], 0),
+    ],
+)
+def test_how_the_last_file_ended_is_known(types: list[EventType], ended_by: int) -> None:
+    """Nothing comes after these in it: the next events are in the file after it."""
+    builder = BlockBuilder("a", epoch=5, first_sequence=3)
+    for number, each in enumerate(types):
+        file = f"binlog.00000{number + 1}"
+        builder.log_event(Stream.BINLOG, each, file=file, start=157, length=44, ts=50)
+    state, _ = resumed(TailState(epoch=5, next_sequence=3), [builder.build()])
+    assert state is not None
+    assert (file, 201, ended_by) == (state.file, state.position, state.ended_by)
+
+
 @pytest.mark.parametrize("published", [block(5), block(3, epoch=6)])
 def test_a_journal_whose_end_is_not_known_begins_anew(published: Any) -> None:
     """Blocks that are missing, or somebody else's: another epoch, and a word about it."""
