@@ -86,7 +86,7 @@ def read_cell(value: Any, kind: CellType) -> Any:
                 value = float(value)
             except ValueError:
                 raise UnreadableCellError(f"expected an integer, found {_shown(value)}") from None
-    if isinstance(value, bool) or type(value).__name__ == "bool_":
+    if _is_bool(value):
         raise UnreadableCellError(f"expected an integer, found {_shown(value)}")
     try:
         number = int(value)
@@ -98,7 +98,7 @@ def read_cell(value: Any, kind: CellType) -> Any:
 
 
 def _read_bool(value: Any) -> bool:
-    if isinstance(value, bool) or type(value).__name__ in ("bool_", "bool"):
+    if _is_bool(value):
         return bool(value)
     if value in ("true", "false"):
         return bool(value == "true")
@@ -208,6 +208,11 @@ def _is_null(value: Any) -> bool:
         return read_cell(value, str) is None
     except UnreadableCellError:
         return False
+
+
+def _is_bool(value: Any) -> bool:
+    """Python's or numpy's, which is not imported here."""
+    return type(value).__name__ == "bool"
 
 
 def _shown(value: Any) -> str:

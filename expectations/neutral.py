@@ -46,7 +46,7 @@ def restore(text: str) -> str:
 
 def reveal(text: str) -> str:
     """Make visible what a reader of a page could not see; markup is for the page to escape."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(
         f"{_MARK_OPEN}U+{ord(c):04X}{_MARK_CLOSE}" if c not in _BLANKS and _is_invisible(c) else c
@@ -56,7 +56,7 @@ def reveal(text: str) -> str:
 
 def printable(text: str) -> str:
     """Escape what a terminal could act on, line ends included, for output on one line."""
-    if text.isascii() and text.isprintable():
+    if text.isprintable():
         return text
     return "".join(_escaped(c) if _is_invisible(c) else c for c in text)
 

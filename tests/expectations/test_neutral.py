@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import unicodedata
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tallystick.expectations.neutral import neutralise, printable, restore
+from tallystick.expectations.neutral import neutralise, printable, restore, reveal
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 
@@ -27,6 +28,23 @@ def test_printable_text_cannot_move_a_cursor(text):
     shown = printable(text)
     assert all(unicodedata.category(c) not in ("Cc", "Cf", "Cs", "Zl", "Zp") for c in shown)
     shown.encode("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "revealed", "printed"),
+    [
+        ("a\x07b", "a⟨U+0007⟩b", "a\\x07b"),
+        ("a\u202eb", "a⟨U+202E⟩b", "a\\u202eb"),
+        ("\ue000\u2028", "⟨U+E000⟩⟨U+2028⟩", "\\ue000\\u2028"),
+        ("a\r\n\tb c", "a\r\n\tb c", "a\\r\\n\\tb c"),
+        ("źródło <1>", "źródło <1>", "źródło <1>"),
+        ("é\ud800", "é⟨U+D800⟩", "é\\ud800"),
+    ],
+)
+def test_what_cannot_be_seen_is_shown(text, revealed, printed):
+    """On a page, which escapes markup itself and keeps blanks; and on one line of a terminal."""
+    assert revealed == reveal(text)
+    assert printed == printable(text)
 
 
 def test_ordinary_text_is_left_as_it_is():
