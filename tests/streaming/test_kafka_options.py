@@ -53,6 +53,7 @@ def test_secrets_are_in_the_environment_and_options_name_them(tmp_path):
     options = made.options
     assert "SASL_SSL" == options["kafka.security.protocol"]
     assert str(tmp_path / "ca.pem") == options["kafka.ssl.truststore.location"]
+    assert "https" == options["kafka.ssl.endpoint.identification.algorithm"]
     assert "PEM" == options["kafka.ssl.truststore.type"] == options["kafka.ssl.keystore.type"]
     assert "${env:TALLYSTICK_SPARK_KAFKA_SASL_JAAS_CONFIG}" == options["kafka.sasl.jaas.config"]
     assert (
@@ -111,6 +112,38 @@ def test_tokens_are_fetched_by_javas_client():
     )
 
 
+def test_tokens_without_a_scope_and_from_a_server_of_an_authority_of_ones_own():
+    """Extensions are pairs; what has no value is none."""
+    more = {"https.ca.location": "ca.pem", "sasl.oauthbearer.extensions": "a=1,b=c=d,none"}
+    assert jaas_config(TOKENS | more) == (
+        f"{LOGIN}.oauthbearer.OAuthBearerLoginModule required"
+        ' clientId="me" clientSecret="hunter2"'
+        ' ssl.truststore.type="PEM" ssl.truststore.location="ca.pem"'
+        ' extension_a="1" extension_b="c=d";'
+    )
+
+
+def test_certificates_may_be_values_and_a_key_without_a_password(tmp_path, monkeypatch):
+    """A file is named from the root: Spark's JVM has a working directory of its own."""
+    key = "-----BEGIN PRIVATE KEY-----\nhunter3\n"
+    own = {"ssl.certificate.pem": "a certificate", "ssl.key.pem": key}
+    made = kafka_options({"security.protocol": "SSL", "ssl.ca.pem": "an authority", **own})
+    assert "PEM" == made.options["kafka.ssl.truststore.type"]
+    assert "an authority" == made.options["kafka.ssl.truststore.certificates"]
+    assert {
+        "TALLYSTICK_SPARK_KAFKA_SSL_KEYSTORE_KEY": key,
+        "TALLYSTICK_SPARK_KAFKA_SSL_KEYSTORE_CERTIFICATE_CHAIN": "a certificate",
+    } == dict(made.environment)
+    monkeypatch.chdir(tmp_path)
+    made = kafka_options({"security.protocol": "SSL", "ssl.ca.location": "ca.pem"})
+    assert str(tmp_path / "ca.pem") == made.options["kafka.ssl.truststore.location"]
+    assert {} == made.environment
+    assert "kafka.ssl.keystore.type" not in made.options
+    assert "kafka.config.providers" not in made.options
+    with pytest.raises(KafkaOptionError, match="takes a file of PEM only"):
+        kafka_options({"security.protocol": "SSL", "ssl.ca.location": str(tmp_path)})
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [
@@ -132,6 +165,15 @@ def test_tokens_are_fetched_by_javas_client():
         (
             {"security.protocol": "SSL", "ssl.key.location": "/nowhere"},
             "ssl.key.location: '/nowhere' cannot be read",
+        ),
+        *(
+            ({name: value for name, value in TOKENS.items() if not name.endswith(left)}, said)
+            for left, said in (
+                ("client.id", "sasl.oauthbearer.client.id: OAUTHBEARER needs it"),
+                ("client.secret", "sasl.oauthbearer.client.secret: OAUTHBEARER needs it"),
+                ("endpoint.url", "sasl.oauthbearer.token.endpoint.url: OAUTHBEARER needs it"),
+                (".method", "sasl.oauthbearer.method: expected oidc"),
+            )
         ),
     ],
 )

@@ -93,3 +93,18 @@ def test_lag_that_spark_does_not_report_is_not_made_up(latest):
     """Its sources report no newest offset before they have read."""
     source = {"endOffset": {"journal": {"0": 5}}, **latest}
     assert lag_blocks({"sources": [source]}, "journal") is None
+
+
+def test_numbers_are_added_or_set_and_reported_after_each_change():
+    """All of them, as they are then."""
+    reported = []
+    metrics = Metrics(reported.append)
+    metrics.count(blocks=2, records=5)
+    metrics.count(blocks=1)
+    metrics.set(is_waiting=1)
+    metrics.set(is_waiting=0, lag_blocks_max=7)
+    assert [2, 3, 3, 3] == [one["blocks"] for one in reported]
+    assert [0, 0, 1, 0] == [one["is_waiting"] for one in reported]
+    assert {"blocks": 3, "records": 5, "lag_blocks_max": 7} == {
+        name: value for name, value in metrics.snapshot().items() if value
+    }

@@ -229,6 +229,51 @@ def test_a_boot_with_the_data_of_a_clone_begins_the_history_anew(
     assert state.clone == now
 
 
+@pytest.mark.parametrize(
+    ("known_s", "uuid", "kinds"),
+    [
+        (1_000.0, "u", ["variables"]),
+        # Computed from the uptime in whole seconds, at two times.
+        (997.5, "u", ["variables"]),
+        (1_002.5, "u", ["variables"]),
+        (997.4, "u", ["start", "channel"]),
+        (1_002.6, "u", ["start", "channel"]),
+        (None, "u", ["start", "channel"]),
+        # Another data directory: what was followed has ended.
+        (1_000.0, "other", ["gap", "start", "channel"]),
+    ],
+)
+def test_a_boot_that_is_not_in_the_journal_is_recorded(
+    known_s: float | None, uuid: str, kinds: list[str]
+) -> None:
+    """Of a server without a binary log, whose files would show when it was started."""
+    sink = MemorySink()
+    state = TailState(epoch=1, server_uuid=uuid, boot_s=known_s, variables={"gtid_mode": "OFF"})
+    state.channels = {"c": {}}
+    journal = TailJournal("a", sink, state, state_file=None, clock=time.monotonic)
+    relays = RelayLogs(None, journal, print, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    server = ServerNow(
+        {"server_uuid": "u", "server_id": 7, "variables": {"gtid_mode": "ON"}},
+        None,
+        boot_s=1_000.0,
+        recovers_relay_log=uuid == "u",
+        channels=[{"channel": "C", "action": "change_source", "auto_position": True}],
+    )
+    history.begin(server)
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))]
+    assert kinds == [one["kind"] for one in records if one["kind"] != "observer"]
+    assert not server.is_boot_unreported
+    assert "ON" == state.variable("gtid_mode")
+    if "start" in kinds:
+        assert (1_000.0, "u", 7) == (state.boot_s, state.server_uuid, state.server_id)
+        [action] = [one["action"] for one in records if one["kind"] == "channel"]
+        assert ("relay_log_recovery" if uuid == "u" else "change_source") == action
+
+
 ANSWER = {"collection_id": "c1", "requested_at": 0, "row": {"LOCAL": {}, "REPLICATION": {}}}
 
 
