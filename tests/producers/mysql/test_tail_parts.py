@@ -503,6 +503,59 @@ def test_a_channel_that_is_made_or_removed_tells_nothing_of_another(tmp_path: Pa
     relays.forget()
 
 
+def shown_by(
+    tmp_path: Path, state: TailState, body: dict[str, Any], changes: int | None = None
+) -> list[dict[str, Any]]:
+    """What is recorded when an answer is taken whose relay log files are read, but its row."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, state, state_file=None, clock=time.monotonic)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, lambda _: None, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    history.channels.note(answer(), ())
+    body = {"collection_id": "c1", "requested_at": 0, **body}
+    history.record_shown(Collected(CollectRequest("c1", 0), body, 5, changes=changes))
+    journal.save()
+    relays.close()
+    return [json.loads(line) for block in sink.blocks for line in block_to_lines(block)]
+
+
+@pytest.mark.parametrize(("changes", "actions"), [(0, []), (1, []), (None, ["reset"])])
+def test_a_relay_log_that_is_read_was_reset_only_if_nothing_counts_that(
+    tmp_path: Path, changes: int | None, actions: list[str]
+) -> None:
+    """Where statements are counted a shorter one has lost what it lacks."""
+    for number in (1, 2):
+        (tmp_path / f"relay-c.{number:06}").write_bytes(HEAD)
+    found = shown_by(tmp_path, TailState(epoch=1), answer(relay=SHORTER), changes)
+    assert actions == [one["action"] for one in found if one["kind"] == "channel"]
+
+
+@pytest.mark.parametrize(
+    ("oldest", "shown", "purged"),
+    [
+        ("binlog.000002", "binlog.000003", ["binlog.000003"]),
+        ("binlog.999999", "binlog.1000000", ["binlog.1000000"]),
+        ("binlog.000002", "binlog.000002", []),
+        # It began anew, which its events show.
+        ("binlog.000002", "binlog.000001", []),
+        (None, "binlog.000003", []),
+        ("binlog.000002", None, []),
+    ],
+)
+def test_a_purge_is_seen_in_the_list_of_binary_logs(
+    tmp_path: Path, oldest: str | None, shown: str | None, purged: list[str]
+) -> None:
+    """An answer without a list shows none."""
+    state = TailState(epoch=1, oldest_file=oldest)
+    body = {"row": {"REPLICATION": {"channels": []}}}
+    body |= {} if shown is None else {"binary_logs": [{"name": shown}, {"name": "binlog.000009"}]}
+    found = shown_by(tmp_path, state, body)
+    assert purged == [one["to_file"] for one in found if one["kind"] == "binlog_purge"]
+    assert (shown or oldest) == state.oldest_file
+
+
 class Asked:
     """Takes what a server is to be asked."""
 
