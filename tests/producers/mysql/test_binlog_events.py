@@ -185,10 +185,74 @@ def test_a_format_description_tells_who_opened_the_file() -> None:
     assert reported == (1_700_000_000, 1_700_000_001, "8.0.31", 4, 7, True)
 
 
+def description(version: int = 4, algorithm: int = 1, more: int = 0) -> bytes:
+    """The shortest body that there may be, or so many bytes of lengths more."""
+    lengths = (b"\x13" + bytes(more)) if more >= 0 else b""
+    return struct.pack("<H50sI", version, b"8.0.31", 9) + lengths + bytes([algorithm])
+
+
+def test_a_format_description_without_checksums_says_so() -> None:
+    """The event itself has one; one that was sent and is in no file is known by its flag."""
+    for more in (0, 40):
+        body = description(algorithm=0, more=more)
+        sent = event(EventType.FORMAT_DESCRIPTION, body, flags=0x20)
+        assert read_format_description(sent) == (1_700_000_000, 9, "8.0.31", 0, 7, False)
+    assert "checksum" in read_event(sent, 4, "binlog.000001", 0).fields
+    assert "checksum" not in read_event(event(EventType.XID, bytes(8)), 4, "b.000001", 0).fields
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (description(version=3), "expected a FORMAT_DESCRIPTION of binary log version 4"),
+        (description(more=-1), "expected a FORMAT_DESCRIPTION of binary log version 4"),
+        (description(algorithm=2), "expected checksum algorithm 0 or 1, found 2"),
+    ],
+)
+def test_a_format_description_that_is_none_is_refused(body: bytes, said: str) -> None:
+    """As of a file of another program."""
+    with pytest.raises(EventError, match=said):
+        read_format_description(event(EventType.FORMAT_DESCRIPTION, body))
+
+
+def test_the_head_of_an_event_and_the_name_in_a_rotate_are_there() -> None:
+    """Nineteen bytes, and at least one of a name."""
+    head = event(EventType.XID, b"")[:19]
+    assert EventType.XID == read_header(head).type
+    with pytest.raises(EventError, match="at least 19 bytes, found 18"):
+        read_header(head[:18])
+    assert ("b", 4) == rotate_target(event(EventType.ROTATE, struct.pack("<Q", 4) + b"b"), 4)
+    with pytest.raises(EventError, match="expected a ROTATE with the name of a file"):
+        rotate_target(event(EventType.ROTATE, struct.pack("<Q", 4)), 4)
+
+
+@pytest.mark.parametrize(
+    ("code", "more", "names"),
+    [
+        (1, microseconds(1) + b"\x10", set()),
+        (2, b"", {"last_committed", "sequence_number"}),
+        (2, bytes(6), {"last_committed", "sequence_number"}),
+        (
+            2,
+            microseconds(1),
+            {"last_committed", "sequence_number", "original_commit_timestamp"},
+        ),
+    ],
+)
+def test_an_older_server_says_less_of_a_group(code: int, more: bytes, names: set[str]) -> None:
+    """5.6 has other logical timestamps, 5.7 no times of commits."""
+    for event_type in (EventType.GTID, EventType.ANONYMOUS_GTID):
+        body = struct.pack("<B16sqBqq", 1, UUID_BYTES, 23, code, 5, 6) + more
+        known = {"file", "start", "length", "log_pos", "flags", "server_id", "checksum"}
+        known |= {"sid", "gno"} if event_type == EventType.GTID else set()
+        assert names == fields(event_type, body).keys() - known
+
+
 @pytest.mark.parametrize(
     ("event_type", "log_pos", "flags", "expected"),
     [
         (EventType.ROTATE, 0, 0x20, True),
+        (EventType.ROTATE, 400, 0x20, True),
         (EventType.FORMAT_DESCRIPTION, 0, 0, True),
         (EventType.HEARTBEAT, 400, 0, True),
         (EventType.HEARTBEAT_V2, 400, 0, True),
@@ -210,6 +274,19 @@ def test_what_the_protocol_makes_up_is_told_apart(
     [
         (EventType.GTID, b"short"),
         (EventType.GTID, gtid_body(microseconds(1) + b"\xfe\x01")),
+        (EventType.GTID, gtid_body(microseconds(1) + b"\xfc\x01")),
+        (EventType.GTID, gtid_body(microseconds(1) + b"\xfb")),
+        (EventType.GTID, gtid_body(microseconds(1) + b"\xff" + bytes(9))),
+        (EventType.GTID_TAGGED, tagged_body(5, b"", original=None, length=9)[:-1]),
+        (EventType.GTID_TAGGED, unsigned(1) + unsigned(9) + unsigned(0)),
+        (
+            EventType.GTID_TAGGED,
+            unsigned(1) + unsigned(9) + unsigned(0) + unsigned(2) + signed(5),
+        ),
+        (
+            EventType.GTID_TAGGED,
+            unsigned(1) + unsigned(9) + unsigned(0) + unsigned(3) + unsigned(4) + b"tag",
+        ),
         (EventType.GTID_TAGGED, b"\x02\x7c\x00\x02\x02"),
         (EventType.QUERY, b"short"),
         (EventType.PREVIOUS_GTIDS, b"\x01" + bytes(7)),
