@@ -462,6 +462,16 @@ def test_a_token_is_kept_for_four_fifths_of_its_time(tokens, monkeypatch):
     assert b"grant_type=client_credentials" == tokens.forms[-1]
 
 
+def test_a_token_without_a_lifetime_is_used_once():
+    """RFC 6749 recommends ``expires_in``, and does not require it."""
+    with TokenServer().listening() as server:
+        server.says_lifetime = False
+        provider = ClientCredentials(credentials(server))
+        for number in (1, 2):
+            assert 3 == provider.token().count(".") + 1
+            assert number == len(server.forms)
+
+
 def test_extensions_are_pairs():
     """As librdkafka has them: what has no name is none; a value may have an equals sign."""
     given = credentials(TokenServer(), extensions="a=1,b=c=d,none")

@@ -19,12 +19,17 @@ LIFETIME_S = 600
 
 
 class TokenServer:
-    """Its key, the address where it listens, and the forms that it was sent."""
+    """Its key, the address where it listens, and the forms that it was sent.
+
+    Attributes:
+        says_lifetime: Whether its answers have ``expires_in``, which is recommended only.
+    """
 
     def __init__(self) -> None:
         self._key = rsa.generate_private_key(65537, 2048)
         self.port = 0
         self.forms: list[bytes] = []
+        self.says_lifetime = True
 
     @property
     def url(self) -> str:
@@ -52,16 +57,17 @@ class TokenServer:
     def listening(self) -> Iterator[TokenServer]:
         """Answers who knows the secret."""
         expected = f"Basic {base64.b64encode(f'{CLIENT}:{SECRET}'.encode()).decode()}"
-        make_token, forms = self.token, self.forms
+        tokens = self
 
         class Handler(BaseHTTPRequestHandler):
             def log_message(self, *_arguments: Any) -> None:
                 """Nothing is printed."""
 
             def do_POST(self) -> None:
-                forms.append(self.rfile.read(int(self.headers["Content-Length"])))
+                tokens.forms.append(self.rfile.read(int(self.headers["Content-Length"])))
                 is_known = self.headers["Authorization"] == expected
-                answer = {"access_token": make_token(), "expires_in": LIFETIME_S}
+                answer = {"access_token": tokens.token()}
+                answer |= {"expires_in": LIFETIME_S} if tokens.says_lifetime else {}
                 body = json.dumps(answer if is_known else {"error": "invalid_client"}).encode()
                 self.send_response(200 if is_known else 401)
                 self.send_header("Content-Type", "application/json")

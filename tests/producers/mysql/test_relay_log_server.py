@@ -9,6 +9,7 @@ import struct
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from pydantic import SecretStr
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.deploy.certificates import Authority
 from tallystick.deploy.ports import HOST
-from tallystick.producers.mysql import relay_log_server, remote_directory
+from tallystick.producers.mysql import relay_log_server, relay_wire, remote_directory
 from tallystick.producers.mysql.log_directory import LocalDirectory
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.relay_log_server import RelayLogServer
@@ -143,6 +144,75 @@ def can_list(directory: RemoteDirectory) -> bool:
     except RelayReaderError:
         return False
     return True
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Wire, socket.socket]]:
+    """Both ends of a connection, of which one speaks in frames."""
+    ours, theirs = socket.socketpair()
+    with closing(ours), closing(theirs):
+        yield Wire(ours), theirs
+
+
+def test_a_frame_is_as_long_as_it_may_be_and_no_longer(ends: tuple[Wire, socket.socket]) -> None:
+    """Whatever pieces it comes in; one without content is one."""
+    wire, other = ends
+    other.sendall(frame(b"four") + frame(b"") + frame(b"five!"))
+    assert b"four" == wire.receive(4, 5)
+    assert b"" == wire.receive(0, 5)
+    with pytest.raises(WireError, match="expected at most 4 bytes, found 5"):
+        wire.receive(4, 5)
+
+
+def test_a_frame_that_is_not_whole_is_none(ends: tuple[Wire, socket.socket]) -> None:
+    """Not in time, and not before the other side has gone."""
+    wire, other = ends
+    other.sendall(frame(b"four")[:-1])
+    with pytest.raises(WireError, match="timed out"):
+        wire.receive(4, 0.01)
+    other.close()
+    with pytest.raises(WireError, match="the connection was closed"):
+        wire.receive(4, 5)
+
+
+def test_a_frame_has_its_time_from_its_beginning_on(
+    ends: tuple[Wire, socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question may be long in coming; once it has begun it must not be."""
+    wire, other = ends
+    now = 100.0
+
+    def later() -> float:
+        nonlocal now
+        now += 1
+        return now
+
+    monkeypatch.setattr(relay_wire.time, "monotonic", later)
+    other.sendall(2 * frame(b"four"))
+    assert b"four" == wire.receive(4, 5, begin_s=9)
+    with pytest.raises(WireError, match="timed out"):
+        wire.receive(4, 1, begin_s=9)
+
+
+def test_a_reader_that_is_away_is_asked_again_after_pauses_that_grow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Up to five seconds; between them the last problem is the answer, and nobody is asked."""
+    now, asked = 1_000.0, list[float]()
+
+    def refuse(*_: object, **__: object) -> socket.socket:
+        asked.append(now)
+        raise ConnectionRefusedError("refused")
+
+    monkeypatch.setattr(remote_directory.time, "monotonic", lambda: now)
+    monkeypatch.setattr(remote_directory.socket, "create_connection", refuse)
+    with asking(9) as directory:
+        for _ in range(8 * 20):
+            with pytest.raises(RelayReaderError, match="refused"):
+                directory.numbers("relay")
+            now += 0.125
+    pauses = [after - before for before, after in pairwise(asked)]
+    assert [0.25, 0.5, 1, 2, 4, 5] == pauses[:6]
 
 
 def test_files_that_were_held_are_not_read_after_a_restart_of_the_reader(tmp_path: Path) -> None:
