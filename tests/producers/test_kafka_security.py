@@ -472,6 +472,18 @@ def test_a_token_without_a_lifetime_is_used_once():
             assert number == len(server.forms)
 
 
+def test_a_server_of_tokens_is_trusted_by_its_authority(files):
+    """The one that is named, in place of those of the machine."""
+    with TokenServer().listening(broker_context(files)) as server:
+        given = credentials(server)
+        trusting = given | {"https.ca.location": str(files / "ours.pem")}
+        assert 3 == ClientCredentials(trusting).token().count(".") + 1
+        for name in ({}, {"https.ca.location": str(files / "others.pem")}):
+            with pytest.raises(KafkaPropertyError, match=r"comes from there: .*CERTIFICATE_VERIFY"):
+                ClientCredentials(given | name).token()
+        assert 1 == len(server.forms)
+
+
 def test_extensions_are_pairs():
     """As librdkafka has them: what has no name is none; a value may have an equals sign."""
     given = credentials(TokenServer(), extensions="a=1,b=c=d,none")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -28,13 +29,14 @@ class TokenServer:
     def __init__(self) -> None:
         self._key = rsa.generate_private_key(65537, 2048)
         self.port = 0
+        self.scheme = "http"
         self.forms: list[bytes] = []
         self.says_lifetime = True
 
     @property
     def url(self) -> str:
         """Where tokens are asked for."""
-        return f"http://127.0.0.1:{self.port}/token"
+        return f"{self.scheme}://127.0.0.1:{self.port}/token"
 
     @property
     def keys(self) -> str:
@@ -54,8 +56,8 @@ class TokenServer:
         return f"{parts}.{_encoded(signature)}"
 
     @contextmanager
-    def listening(self) -> Iterator[TokenServer]:
-        """Answers who knows the secret."""
+    def listening(self, context: ssl.SSLContext | None = None) -> Iterator[TokenServer]:
+        """Answers who knows the secret; over TLS with a context."""
         expected = f"Basic {base64.b64encode(f'{CLIENT}:{SECRET}'.encode()).decode()}"
         tokens = self
 
@@ -77,6 +79,9 @@ class TokenServer:
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             self.port = server.server_port
+            if context is not None:
+                self.scheme = "https"
+                server.socket = context.wrap_socket(server.socket, server_side=True)
             threading.Thread(target=server.serve_forever, daemon=True).start()
             yield self
             server.shutdown()
