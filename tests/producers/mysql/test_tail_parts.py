@@ -970,6 +970,21 @@ def test_what_was_done_to_a_channel_and_was_recorded_is_no_news() -> None:
     assert {"c", "new"} == watch.known.keys()
 
 
+def test_a_channel_whose_relay_log_was_recorded_to_begin_anew_is_compared_with_nothing() -> None:
+    """Nor is one whose removal was recorded; of a channel that is not known nothing changes."""
+    watch = ChannelWatch()
+    watch.note(answer(), ())
+    for name in ("c", "unknown"):
+        watch.forget_received(name)
+    assert {"c"} == watch.known.keys()
+    assert watch.note(answer(relay=SHORTER, Retrieved_Gtid_Set=""), ()) == []
+    again = ChannelWatch(watch.known)
+    for name in ("c", "unknown"):
+        again.removed(name)
+    assert ["change_source"] == [one["action"] for one in again.note(answer(), ())]
+    assert watch.note(answer(), ()) == []
+
+
 @pytest.mark.parametrize("channels", [[], ["cut off"], [{"channel_name": "another"}]])
 def test_a_channel_that_its_first_row_does_not_name_is_described(channels: list[Any]) -> None:
     """It was made between row and status."""
