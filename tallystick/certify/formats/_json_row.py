@@ -41,8 +41,7 @@ def coordinates_of(
     position = None
     if name not in (None, ""):
         where = f"keys {names[0]!r} and {names[1]!r}"
-        is_number = isinstance(offset, (int, str)) and not isinstance(offset, bool)
-        if not isinstance(name, str) or not is_number:
+        if not isinstance(name, str):
             raise UnreadableBackupError(file, where, "a file and a position", f"{name} {offset}")
         position = read_position(file, where, name, str(offset))
     if gtids in (None, ""):

@@ -321,12 +321,14 @@ def test_an_instance_that_does_not_answer_is_alerted(service):
                 alerts.take([], ORIGIN, absences)
             wait_for(lambda: receiver.taken, "no alert")
         with service(sink) as alerts:
-            for absences in ({}, first, {"c": None}, there, there, again):
+            # It answers once again, and is silent before anybody has seen that.
+            for absences in ({}, first, {"c": None}, there, there, again, absent(BEGAN_US + 99)):
                 alerts.take([], ORIGIN, absences)
-            wait_for(lambda: len(receiver.taken) == 3, "not all came")
-    assert ["opened", "resolved", "opened"] == kinds(receiver)
-    opened, resolved, later = receiver.taken
+            wait_for(lambda: len(receiver.taken) == 5, "not all came")
+    assert ["opened", "resolved", "opened", "resolved", "opened"] == kinds(receiver)
+    opened, resolved, later, ended, newest = receiver.taken
     assert opened["incident_id"] == resolved["incident_id"] != later["incident_id"]
+    assert later["incident_id"] == ended["incident_id"] != newest["incident_id"]
     assert ("instance_silent", "b", "error") == tuple(
         opened[key] for key in ("rule", "instance", "severity")
     )

@@ -52,6 +52,10 @@ def test_an_xtrabackup_is_read(backup):
     assert (found.redo.from_lsn, found.redo.to_lsn, found.redo.last_lsn) == (0, 15, 20)
     assert found.replica == ()
     assert list(found.contradictions()) == []
+    assert [BOTH, BOTH] == [said.gtids for said in found.said if said.position]
+    text = "binlog_pos = filename 'mysql-bin.000003', position '481'\n"
+    found = backup({"xtrabackup_info": text, "xtrabackup_binlog_info": "mysql-bin.000003\t481\n"})
+    assert (found.position, found.gtids) == (AT, None)
 
 
 @pytest.mark.parametrize(
@@ -277,6 +281,7 @@ def test_a_clone(backup, files):
         ({"xtrabackup_binlog_info": gzip.compress(b"x" * 999)[:-9]}, "its gzip form"),
         ({"xtrabackup_binlog_info.zst": b"x"}, "its name"),
         ({"xtrabackup_slave_info": "DROP TABLE t;"}, "statement 1"),
+        ({"xtrabackup_slave_info": "STOP SLAVE;"}, "statement 1"),
         ({"xtrabackup_slave_info": "CHANGE MASTER TO MASTER_LOG_FILE='b.000001';"}, "statement 1"),
         ({"xtrabackup_slave_info": "CHANGE MASTER TO MASTER_LOG_FILE='b.00"}, "statement 1"),
         ({"xtrabackup_slave_info": CHANGE[:-2] + " FOR CHANNEL 'a\\\\b';"}, "statement 1"),
@@ -285,6 +290,7 @@ def test_a_clone(backup, files):
         ({"xtrabackup_info": "rubbish\n"}, "line 1"),
         ({"xtrabackup_checkpoints": "from_lsn = 0\n"}, "key 'to_lsn'"),
         ({"xtrabackup_checkpoints": "to_lsn = 1.5\n"}, "key 'to_lsn'"),
+        ({"xtrabackup_checkpoints": "to_lsn = " + "9" * 5000}, "key 'to_lsn'"),
         ({"backup-my.cnf": "server_uuid=x\n"}, "key 'server_uuid'"),
         ({"all.sql": HEAD + TABLES}, "header"),
         ({"all.sql": TABLES + PURGED}, "header"),
@@ -302,6 +308,8 @@ def test_a_clone(backup, files):
         ({"@.json": "[" * 99_999}, "the file"),
         ({"@.json": "[]"}, "the file"),
         ({"@.json": json.dumps({**SHELL, "binlogPosition": True})}, "keys"),
+        ({"@.json": json.dumps({**SHELL, "binlogPosition": None})}, "keys"),
+        ({"@.json": json.dumps({**SHELL, "binlogFile": 3})}, "keys"),
         ({"@.json": json.dumps({**SHELL, "gtidExecuted": 7})}, "key"),
         ({"@.json": json.dumps({"dumper": "x"})}, "the object"),
         ({"clone_status.json": json.dumps({**CLONE, "STATE": "In Progress"})}, "the row"),

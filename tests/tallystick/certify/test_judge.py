@@ -21,7 +21,7 @@ from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
-from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal, read_gtids
+from tests.support.journals import UUID_A, UUID_B, UUID_C, Gtids, Journal, read_gtids
 from tests.support.simulated_journal import bodies_of, files, groups, records
 
 
@@ -118,6 +118,12 @@ def test_a_set_alone_is_of_one_moment():
     assert "newer, or wrong" in sentence
     (sentence,) = undecided(backup(None, f"{UUID_A}:1-3,{UUID_B}:1"), journal)
     assert f"has {UUID_B}:1" in sentence
+    (sentence,) = undecided(backup(None, f"{UUID_A}:1-2:4-9"), journal)
+    assert f"has {UUID_A}:9, which the journal does not have, and lacks {UUID_A}:3" in sentence
+    for row in journal.records:
+        row.pop("gtid_purged", None)
+    (sentence,) = undecided(backup(None, f"{UUID_A}:1-3"), journal)
+    assert "gtid_purged was not read" in sentence
 
 
 def test_what_was_purged_belongs_to_the_set():
@@ -176,6 +182,12 @@ def test_what_may_be_committing_is_undecided():
         expected = Truth.UNDECIDED if may_be else Truth.FALSE
         assert truth(backup(at, gtids, trails=True), journal) is expected
         assert truth(backup(at, gtids), journal) is Truth.FALSE
+    # Where commits are not ordered, of those in flight any may be missing.
+    journal.records[0]["variables"] = journal.variables | {"binlog_order_commits": False}
+    lacking = {f"{UUID_A}:1-3:5": True, f"{UUID_A}:1-2:4-5": False, f"{UUID_A}:1-2": False}
+    for gtids, may_be in lacking.items():
+        expected = Truth.UNDECIDED if may_be else Truth.FALSE
+        assert truth(backup(at, gtids, trails=True), journal) is expected
 
 
 def test_where_the_journal_does_not_reach():
@@ -262,6 +274,32 @@ def test_a_log_that_began_anew():
     assert sentence
 
 
+@pytest.mark.parametrize("has_reset", [True, False])
+def test_a_file_that_ended_with_its_log_starts_nothing(has_reset):
+    """RESET deletes every file; one that only has another name before it stays."""
+    journal = Journal().begin()
+    journal.row()
+    journal.groups(1).binlog.rotate()
+    journal.groups(1)
+    at = journal.binlog.coordinates
+    journal.groups(1).row()
+    assert truth(backup(at, f"{UUID_A}:1-2"), journal) is Truth.TRUE
+    if has_reset:
+        journal.record("binlog_reset")
+        journal.binlog.gtids, journal.used, journal.executed = Gtids(), Gtids(), Gtids()
+    else:
+        journal.binlog.stop()
+        journal.start()
+        journal.binlog.base_name = "renamed"
+    journal.binlog.open(1)
+    journal.groups(1).row()
+    if has_reset:
+        (sentence,) = undecided(backup(at, f"{UUID_A}:1-2"), journal)
+        assert "has begun anew since" in sentence
+    else:
+        assert truth(backup(at, f"{UUID_A}:1-2"), journal) is Truth.TRUE
+
+
 def two_servers():
     a = Journal("a", UUID_A, 1).begin()
     b = Journal("b", UUID_B, 2).begin()
@@ -321,14 +359,19 @@ def test_files_that_differ_and_doubts_of_the_tool():
 # Replicas
 
 
-def pair(*, auto_position=True):
-    """A source, and a replica that has all but the source's last group."""
+def pair(*, auto_position=True, filters=(False,)):
+    """A source, and a replica that has all but the source's last group.
+
+    Whether the channel filters is configured as `filters` has it one after the other.
+    """
     source = Journal("a", UUID_A, 1).begin()
     source.groups(1).row()
     replica = Journal("b", UUID_B, 2).begin()
     relay = replica.relay()
-    replica.record("channel", channel="", action="change_source", source_uuid=UUID_A,
-                   auto_position=auto_position)  # fmt: skip
+    for filtered in filters:
+        replica.record("channel", channel="", action="change_source", source_uuid=UUID_A,
+                       auto_position=auto_position, filtered=filtered)  # fmt: skip
+        replica.row()
     relay.connect()
     at = source.binlog.coordinates
     for events in source.binlog.groups:
@@ -359,6 +402,44 @@ def test_a_replica_position_is_one_of_its_sources_log():
     assert "has nothing of the source" in undecided(of(at), replica)[0]
     by_position = pair(auto_position=False)[:2]
     assert truth(of(after), *by_position) is Truth.UNDECIDED
+
+
+@pytest.mark.parametrize("filters", [(True,), (True, False)])
+def test_a_replica_that_filters_or_did_may_leave_out_what_it_passed(filters):
+    """It is undecided, not false, whether an event or a group of its source was left out."""
+    source, replica, at = pair(filters=filters)
+
+    def of(position):
+        where = ReplicaPosition("", LogCoordinates.of_file(*position))
+        return backup(replica.binlog.coordinates, f"{UUID_A}:1", replica=(where,), uuid=UUID_B)
+
+    assert truth(of(at), source, replica) is Truth.TRUE
+    (sentence,) = undecided(of((at[0], at[1] - 1)), source, replica)
+    assert "ignores events one by one" in sentence
+    (sentence,) = undecided(of(source.binlog.coordinates), source, replica)
+    assert "may have left it out" in sentence
+
+
+def test_a_replica_position_in_a_log_that_began_anew():
+    """Of the log before nothing can be replicated; in the newest it may be of either."""
+    source, replica, at = pair()
+    source.binlog.rotate()
+    source.groups(1)
+    later = source.binlog.coordinates
+    source.row()
+    source.record("binlog_reset")
+    source.binlog.gtids, source.used, source.executed = Gtids(), Gtids(), Gtids()
+    source.binlog.open(1)
+    source.groups(3).row()
+
+    def of(position):
+        where = ReplicaPosition("", LogCoordinates.of_file(*position))
+        return backup(uuid=UUID_B, replica=(where,))
+
+    (sentence,) = undecided(of(later), source, replica)
+    assert "has begun anew since" in sentence
+    (sentence,) = undecided(of((at[0], at[1] - 1)), source, replica)
+    assert "began at another log" in sentence
 
 
 # Statements
