@@ -329,8 +329,8 @@ def test_an_instance_that_does_not_answer_is_alerted(service):
     opened, resolved, later, ended, newest = receiver.taken
     assert opened["incident_id"] == resolved["incident_id"] != later["incident_id"]
     assert later["incident_id"] == ended["incident_id"] != newest["incident_id"]
-    assert ("instance_silent", "b", "error") == tuple(
-        opened[key] for key in ("rule", "instance", "severity")
+    assert ("instance_silent", "b", "error", 1) == tuple(
+        opened[key] for key in ("rule", "instance", "severity", "count")
     )
     assert "does not answer requests for collections: UNDECIDED. Its last answer: 2026-" in str(
         opened

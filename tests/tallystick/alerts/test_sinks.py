@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
 import pytest
-from changes import History
+from changes import BEGAN_US, History
 from receivers import Receiver, wait_for
 
 from tallystick.alerts.alert import alert_of, trial_alert
+from tallystick.alerts.secret import decoded_secret
 from tallystick.alerts.sinks import Context, SinkError, open_sink, requests_of, shown
+from tallystick.alerts.sinks.alertmanager import posted
 from tallystick.alerts.sinks.command import Command
 from tallystick.coordinates.results import Acknowledgement, IncidentChange, IncidentChangeKind
 from tallystick.coordinates.rules.topic_messages import Origin
@@ -183,6 +187,23 @@ def test_a_command_that_fails_or_hangs(program, tmp_path):
         Command(str(tmp_path)).send([alert()], 1)
 
 
+def test_what_a_command_leaves_goes_on_and_none_begins_after_the_end(program, tmp_path):
+    """A command may start a process that outlives it; with the audit nothing begins any more."""
+    pid = tmp_path / "pid"
+    path = program(
+        "import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\n"
+        f"open({str(pid)!r}, 'w').write(str(child.pid))"
+    )
+    command = Command(path)
+    command.send([alert()], 1)
+    left = int(pid.read_text())
+    assert not has_ended(left)
+    os.kill(left, signal.SIGKILL)
+    command.close()
+    with pytest.raises(SinkError, match="as the audit ends"):
+        command.send([alert()], 2)
+
+
 def test_a_log_has_each_line_once(tmp_path):
     """Also when the first attempt's end was not seen, and after a line that was cut short."""
     path = tmp_path / "alerts.log"
@@ -198,6 +219,11 @@ def test_a_log_has_each_line_once(tmp_path):
     assert 3 == len(lines)
     assert "no_errant_gtids b\\x1b[31m" in lines[0]
     assert one["sentence"][:20] in lines[0]
+    log.send([alert("d"), alert("e")], 1)
+    assert [*lines, "d:", "e:"] == [
+        *path.read_text("utf-8").splitlines()[:3],
+        *(line.split()[4] for line in path.read_text("utf-8").splitlines()[3:]),
+    ]
     path.unlink()
     path.mkdir()
     with pytest.raises(SinkError, match="cannot be written"):
@@ -215,6 +241,7 @@ def test_a_log_has_each_line_once(tmp_path):
         (["webhook=ftp://x/s3cret"], "expected the URL of http or https"),
         (["webhook"], "expected the URL of http or https"),
         (["alertmanager=nowhere"], "expected the URL of http or https"),
+        (["webhook=https://[x/s3cret"], "expected the URL of http or https"),
     ],
 )
 def test_misuse_is_one_sentence(words, message):
@@ -269,6 +296,57 @@ def test_the_commands_show_no_secret(tallystick, monkeypatch, tmp_path):
     assert "webhook-signature" in {name.lower() for name in receiver.got[0][0]}
     assert "test" == receiver.taken[0]["kind"]
     assert (2, "") == (tallystick("alerts", "list").code, tallystick("alerts", "list").out)
+
+
+@pytest.mark.parametrize(
+    ("text", "length"),
+    [
+        (base64.b64encode(SECRET).decode(), 32),
+        (f"  whsec_{base64.b64encode(SECRET).decode()}\n", 32),
+        (base64.b64encode(b"x" * 24).decode(), 24),
+        (base64.b64encode(b"x" * 64).decode(), 64),
+        (base64.b64encode(b"x" * 23).decode(), None),
+        (base64.b64encode(b"x" * 65).decode(), None),
+        ("!" + base64.b64encode(SECRET).decode(), None),
+        (base64.b64encode(SECRET).decode()[:-1], None),
+        ("\u20ac" * 32, None),
+        ("", None),
+    ],
+)
+def test_a_secret_is_the_base64_of_24_to_64_bytes(text, length):
+    """With or without whsec_ before it; nothing else in it is left out."""
+    if length is not None:
+        assert length == len(decoded_secret(text, "here"))
+        return
+    with pytest.raises(MisuseError, match="here: expected the base64 of 24 to 64 random bytes"):
+        decoded_secret(text, "here")
+
+
+FIRST, LATER = "2026-09-21T14:13:20.000000Z", "2026-09-21T14:14:20.000000Z"
+
+
+@pytest.mark.parametrize(
+    ("changes", "starts", "ends"),
+    [
+        ({}, FIRST, "2026-09-21T14:17:20.000000Z"),
+        ({"kind": "test"}, FIRST, LATER),
+        ({"opened_at": LATER}, FIRST, "2026-09-21T14:17:20.000000Z"),
+        ({"status": "resolved", "closed_at": FIRST}, FIRST, FIRST),
+        ({"status": "resolved", "closed_at": "2026-09-21T14:13:00.000000Z"},
+         "2026-09-21T14:13:00.000000Z", "2026-09-21T14:13:00.000000Z"),
+        ({"status": "resolved", "closed_at": LATER}, FIRST, FIRST),
+        ({"status": "acknowledged"}, FIRST, FIRST),
+        ({"status": "resolved", "closed_at": FIRST, "opened_at": LATER}, FIRST, FIRST),
+    ],
+)  # fmt: skip
+def test_an_alertmanager_gets_no_time_that_is_to_come(changes, starts, ends):
+    """But for four minutes, one of a test, until it would take the alert for resolved."""
+    given = {**alert(), "opened_at": FIRST, "closed_at": None, "channel": None, **changes}
+    made = posted(given, BEGAN_US)
+    assert (starts, ends) == (made["startsAt"], made["endsAt"])
+    assert "channel" not in made["labels"]
+    assert "generatorURL" in made
+    assert "generatorURL" not in posted({**given, "link": None}, BEGAN_US)
 
 
 def test_a_proxy_of_the_environment_is_used(monkeypatch):

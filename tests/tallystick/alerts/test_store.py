@@ -10,7 +10,7 @@ from changes import History
 
 from tallystick import alerts
 from tallystick.alerts.alert import alert_of
-from tallystick.alerts.store import SENT, AlertStore, read_deliveries, step_of
+from tallystick.alerts.store import SENT, AlertStore, read_deliveries, read_open, step_of
 from tallystick.coordinates.events.incident_control import ControlAction
 from tallystick.coordinates.rules.topic_messages import Origin
 
@@ -197,6 +197,18 @@ def test_a_damaged_file_is_set_aside_and_said(opened, tmp_path):
         store.close()
         store = opened()
         assert f"version {version}, expected 2" in opened.notices[-1]
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no database " * 1000])
+def test_what_is_no_queue_cannot_be_read(tmp_path, content):
+    """A file that is not there is not made by reading."""
+    path = tmp_path / "alerts.sqlite"
+    if content is not None:
+        path.write_bytes(content)
+    for read in (read_open, lambda path: read_deliveries(path, 10)):
+        with pytest.raises(OSError, match=r"unable to open|no such table|not a database"):
+            read(path)
+    assert path.exists() is (content is not None)
 
 
 def test_a_changed_bit_of_the_file_is_noticed_or_changes_nothing(opened, tmp_path):

@@ -182,3 +182,12 @@ def test_what_fires_is_repeated_together_until_it_ends(play):
     play.take(play.history.healed("c"))
     assert not play.go(400)
     assert [["c"]] == [names for _, names, _ in sink.calls[6:]]
+
+
+def test_a_sink_that_does_not_take_a_repetition_gets_nothing_else_meanwhile(play):
+    """What waits for it is tried when the repetition is."""
+    sink = play.begin(Sink(play, refusing(SinkError("down")), repeat_s=60.0))
+    play.take(play.history.errant())
+    assert not play.go(30)
+    assert [0.0, sink.calls[1][0], sink.calls[1][0]] == [at for at, _, _ in sink.calls]
+    assert 0.5 <= sink.calls[1][0] <= 1
