@@ -17,6 +17,7 @@ from typing import NamedTuple, final
 
 from tallystick.alerts.alert import ACKNOWLEDGED, FIRING, GROWN, RESOLVED, Alert, now_us
 from tallystick.coordinates.values.checksum import checksum
+from tallystick.errors import MisuseError
 
 KEPT_US = 35 * 86_400 * 1_000_000
 """So long it is known what was alerted and delivered."""
@@ -386,20 +387,20 @@ def _reading(path: Path) -> Iterator[sqlite3.Connection]:
     """A file that a job may be writing.
 
     Raises:
-        OSError: It is not there, or no such file.
+        MisuseError: It is not there, or no such file, or damaged.
     """
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             yield db
-    except sqlite3.Error as error:
-        raise OSError(str(error)) from error
+    except (sqlite3.Error, ValueError) as error:
+        raise MisuseError(f"the queue of alerts, {str(path)!r}, cannot be read: {error}") from error
 
 
 def read_open(path: Path) -> list[Alert]:
     """The newest alert of each incident of a file that is not over.
 
     Raises:
-        OSError: It is not there, or no such file.
+        MisuseError: It is not there, or no such file, or damaged.
     """
     with _reading(path) as db:
         return _open_in(db)
@@ -414,7 +415,7 @@ def read_deliveries(path: Path, limit: int, incident_id: str | None = None) -> l
         incident_id: Only those of this incident; None: of all.
 
     Raises:
-        OSError: It is not there, or no such file.
+        MisuseError: It is not there, or no such file, or damaged.
     """
     with _reading(path) as db:
         rows = db.execute(
@@ -422,4 +423,4 @@ def read_deliveries(path: Path, limit: int, incident_id: str | None = None) -> l
             " WHERE ?1 IS NULL OR incident_id = ?1 ORDER BY number DESC LIMIT ?2",
             (incident_id, limit),
         ).fetchall()
-    return [DeliveryRow(row[0], json.loads(row[1]), *row[2:]) for row in rows]
+        return [DeliveryRow(row[0], json.loads(row[1]), *row[2:]) for row in rows]

@@ -122,6 +122,18 @@ def test_who_is_absent_is_listed_and_who_was_alerted_is_shown(tallystick, audite
     store.close()
 
 
+@pytest.mark.parametrize(
+    "words", [("incidents", "list"), ("incidents", "show", "x"), ("alerts", "list")]
+)
+def test_a_queue_of_alerts_that_is_damaged_is_named(tallystick, audited, tmp_path, words):
+    """It has who is absent, so a list without it would be short."""
+    path = tmp_path / ".tallystick" / "audit" / FILE
+    path.write_bytes(b"no database " * 1000)
+    ran = tallystick(*words)
+    assert (2, "") == (ran.code, ran.out)
+    assert f"the queue of alerts, {str(path)!r}, cannot be read: file is not a database" in ran.err
+
+
 def test_without_tables_or_incidents(tallystick, tmp_path):
     """An error that names the directory; and no incident is no error."""
     ran = tallystick("incidents", "list")

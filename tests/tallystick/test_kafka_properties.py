@@ -41,7 +41,7 @@ def test_a_table_of_the_file_has_them_too_and_the_environment_goes_over_it(varia
     """With librdkafka's names, whose dots make tables in TOML."""
     FILE.write_text(
         '[kafka]\nsecurity.protocol = "SSL"\nretry.backoff.ms = 50\nretry.backoff.max.ms = 90\n'
-        '"ssl.ca.location" = "a.pem"\n'
+        '"ssl.ca.location" = "a.pem"\nsocket.keepalive.enable = true\n'
     )
     variables({"SSL_CA_LOCATION": "b.pem"})
     assert {
@@ -49,6 +49,7 @@ def test_a_table_of_the_file_has_them_too_and_the_environment_goes_over_it(varia
         "retry.backoff.ms": "50",
         "retry.backoff.max.ms": "90",
         "ssl.ca.location": "b.pem",
+        "socket.keepalive.enable": "true",
     } == load().settings.kafka_properties
 
 

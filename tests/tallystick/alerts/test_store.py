@@ -13,6 +13,7 @@ from tallystick.alerts.alert import alert_of
 from tallystick.alerts.store import SENT, AlertStore, read_deliveries, read_open, step_of
 from tallystick.coordinates.events.incident_control import ControlAction
 from tallystick.coordinates.rules.topic_messages import Origin
+from tallystick.errors import MisuseError
 
 HTTP, STATE = ("k1", "webhook", False), ("k2", "alertmanager", True)
 
@@ -206,9 +207,22 @@ def test_what_is_no_queue_cannot_be_read(tmp_path, content):
     if content is not None:
         path.write_bytes(content)
     for read in (read_open, lambda path: read_deliveries(path, 10)):
-        with pytest.raises(OSError, match=r"unable to open|no such table|not a database"):
+        with pytest.raises(MisuseError, match="cannot be read: ") as raised:
             read(path)
+        assert repr(str(path)) in str(raised.value)
     assert path.exists() is (content is not None)
+
+
+def test_an_alert_that_is_damaged_cannot_be_read(opened, tmp_path):
+    """As a queue of another kind: an error that names the file."""
+    path = tmp_path / "alerts.sqlite"
+    store = opened()
+    take(store, History().errant(), [HTTP])
+    store._db.execute("UPDATE incidents SET alert = '{'")
+    store._db.execute("UPDATE deliveries SET alert = '{'")
+    for read in (read_open, lambda path: read_deliveries(path, 10)):
+        with pytest.raises(MisuseError, match="cannot be read: "):
+            read(path)
 
 
 def test_a_changed_bit_of_the_file_is_noticed_or_changes_nothing(opened, tmp_path):
