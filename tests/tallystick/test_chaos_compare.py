@@ -73,6 +73,13 @@ def test_a_new_epoch_is_seen_by_both_where_one_has_begun():
     assert [] == found(begun)
     assert ["event of a producer lost"] == [text.partition(":")[0] for text in found(RIGHT)]
     assert 2 == len(found(begun, begins_epochs=False))
+    holes = {"observations": [EPOCH, GAP]}
+    texts = violations(
+        RIGHT | holes, RIGHT | holes, {"no_errant_gtids"}, begins_epochs=True, is_lab=False
+    )
+    assert [f"{whose} has JOURNAL_GAP" for whose in ("the audit", "the journal")] == [
+        text.partition(" of ")[0] for text in texts
+    ]
 
 
 def test_a_relay_log_may_be_gone_before_tail_reads_it():
@@ -100,7 +107,9 @@ def test_a_seed_draws_the_same_again_and_every_act_comes(is_lab):
     drawn = [step.act for step in plan.steps]
     assert set(known) == set(drawn[: len(known)]) == set(drawn[len(known) : -1])
     assert count == len(drawn)
-    assert plan.begins_epochs is not is_lab
+    assert all(bool(step.seconds) is step.act.lasts for step in plan.steps)
+    assert all(("for" in str(step).split(", ")[-1]) is step.act.lasts for step in plan.steps)
+    assert plan.begins_epochs is (not is_lab)
     assert set(CANARIES) <= set(FAULTS)
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.commands.serve import LISTEN
 from tallystick.doctor.checks import (
     Check,
     Place,
@@ -134,6 +135,10 @@ def test_a_state_directory_that_cannot_be_written_is_named(tmp_path):
     assert f"{str(tmp_path / 'file')!r} cannot be written: Not a directory" in answer.text
     assert "TALLYSTICK_DIRECTORY" in answer.fix
     assert State.OK is found(right)["state directory"].state
+    assert f"{tmp_path / 'state'}, to be made" == found(right)["state directory"].text
+    there = Place("machine")
+    check_machine(there, Settings(directory=tmp_path), frozenset({"tail"}))
+    assert str(tmp_path) == found(there)["state directory"].text
     assert ["file"] == [path.name for path in tmp_path.iterdir()]
 
 
@@ -175,6 +180,24 @@ def test_a_port_that_is_taken_is_named(host):
     assert f"Port {port} on {host}" in answer.text
     assert f"sport = :{port}" in answer.fix
     assert "metrics port" not in found(of_tail)
+
+
+def test_what_an_audit_opens_and_alerts_is_tried(tmp_path):
+    """The port of its page, which it can do without; sinks get nothing."""
+    host, _, port = LISTEN.rpartition(":")
+    given = {"directory": tmp_path, "alerts": ("log=x.log", "webhook=http://127.0.0.1:1/")}
+    quiet, alerted = Place("machine"), Place("machine")
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind((host, int(port)))
+        taken.listen()
+        check_machine(quiet, Settings(directory=tmp_path), frozenset({"audit"}))
+    check_machine(alerted, Settings(**given), frozenset({"audit"}))
+    assert State.WARNING is found(quiet)["page port"].state
+    assert f"Port {port} on {host}" in found(quiet)["page port"].text
+    assert f"{LISTEN} is free" == found(alerted)["page port"].text
+    assert "no sinks are set" == found(quiet)["alerts"].text
+    assert "2 sinks, to which nothing was sent" == found(alerted)["alerts"].text
 
 
 def test_a_java_of_another_version_is_named(tmp_path, monkeypatch):

@@ -70,6 +70,12 @@ def test_passwords_of_servers_are_no_settings(tallystick, monkeypatch):
     assert "hunter" not in refused.err
 
 
+def test_rules_are_disabled_by_their_names(tallystick):
+    """Those of the catalogue, in the file of settings."""
+    FILE.write_text('disabled = ["lsn_order", "no_errant_gtids"]')
+    assert ("lsn_order", "no_errant_gtids") == load().settings.disabled
+
+
 @pytest.mark.parametrize(
     ("toml", "said"),
     [

@@ -9,6 +9,7 @@ import pytest
 from cuts import SOURCE_UUID, START
 from reports import finding, healthy
 
+from tallystick.coordinates.rules.explanation import explain
 from tallystick.outputs import html, junit, text
 from tallystick.outputs import json as json_output
 from tallystick.outputs._groups import groups_of
@@ -40,9 +41,32 @@ def test_errant_writes_in_twenty_collections_are_one_entry():
     (group,) = groups_of(result_of(*found), found)
     assert (group.count, group.witness) == (20, f"{SOURCE_UUID}:1-20")
     assert group.period == "20 times, from 2026-01-01 00:00:01 UTC to 2026-01-01 00:00:20 UTC"
-    assert f"{SOURCE_UUID}:1-20, which" in group.texts.sentence
+    one, whole = f"{SOURCE_UUID}:1,", f"{SOURCE_UUID}:1-20,"
+    assert group.texts.sentence == explain(found[0]).sentence.replace(one, whole)
     assert all(f"{SOURCE_UUID}:1-20" in statement for _, statement in group.texts.verify)
     assert group.positions.endswith(", 16 more")
+
+
+@pytest.mark.parametrize(
+    ("times", "period", "elsewhere"),
+    [
+        ([1], "2026-01-01 00:00:01 UTC", 0),
+        ([1, 1], "2 times, 2026-01-01 00:00:01 UTC", 1),
+        ([1, 2, 3, 4], "4 times, from 2026-01-01 00:00:01 UTC to 2026-01-01 00:00:04 UTC", 3),
+    ],
+)
+def test_where_and_when_a_few_were_found(times, period, elsewhere):
+    """Three more are named one by one, and of four one is counted."""
+    found = [
+        errant(number, ts=START + second * 1_000_000) for number, second in enumerate(times, 1)
+    ]
+    (group,) = groups_of(result_of(*found), found)
+    assert group.period == period
+    assert elsewhere == len(list(filter(None, group.positions.split(", "))))
+    assert "more" not in group.positions
+    found += [errant(number) for number in range(len(found) + 1, 6)]
+    (group,) = groups_of(result_of(*found), found)
+    assert group.positions.endswith(", 1 more")
 
 
 @pytest.mark.parametrize("output", [text._plain, html.render, junit._render])

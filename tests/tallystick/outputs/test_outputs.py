@@ -11,9 +11,11 @@ import pytest
 from reports import broken, finding, healthy, hostile, observation, result
 
 from tallystick import outputs
+from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.errors import MisuseError
 from tallystick.outputs import Request, html, junit, requests_of, text, write_all
+from tallystick.outputs._view import undecided_rules
 from tallystick.outputs.json import document_of
 from tallystick.runs.tables import read_run
 
@@ -123,6 +125,25 @@ def test_an_undecided_result_has_its_reasons_in_json():
     document = document_of(replace(healthy(), observations=(gap,)))
     assert ("UNDECIDED", 3) == (document["verdict"], document["exit_status"])
     assert ["source-1: 4 blocks are missing."] == document["undecided"]
+
+
+def test_a_rule_is_listed_as_undecided_with_its_reason_where_it_is():
+    """On no other instance, and none that holds or is broken."""
+    made = broken()
+    listed = {
+        (reason, rule, name)
+        for reason, rules in undecided_rules(made)
+        for rule, names in rules.items()
+        for name in names
+    }
+    assert listed == {
+        (one.reason, one.rule, name)
+        for name, results in made.rule_results.items()
+        for one in results
+        if one.verdict is Verdict.UNDECIDED
+    }
+    assert len(listed) > 1
+    assert document_of(replace(made, elapsed_s=1.23456))["elapsed_s"] == 1.235
 
 
 def test_tables_are_read_back_as_the_same_result(tmp_path):

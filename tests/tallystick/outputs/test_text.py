@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import io
 import unicodedata
+from collections import Counter
 from dataclasses import replace
 
+import pytest
 from reports import broken, finding, healthy, hostile, observation
 from rich.console import Console
 
 from tallystick import terminal
+from tallystick.coordinates.results import Verdict
 from tallystick.outputs import text
 from tallystick.runs.result import RunResult, ServerSummary
 
@@ -25,6 +28,89 @@ def test_the_text_names_verdict_findings_and_remedy():
     assert "executed_within_logged (critical)" in lines
     assert "    at c-000027, found again at c-000028" in lines
     assert any(line.startswith("  to do: ") for line in lines)
+
+
+def test_each_part_of_the_text_is_a_paragraph():
+    """The first lines of a healthy run; things that there is one of are in the singular."""
+    lines = written(healthy(2, 1)).splitlines()
+    assert lines[:4] == [
+        "CONSISTENT",
+        (
+            "  1,284,310 events, 2 instances, 1 channel, 2 collections, 60 checks, 0 findings,"
+            " 1 observation"
+        ),
+        "",
+        "observed:",
+    ]
+    assert [2, 5] == [number for number, line in enumerate(lines[:-1]) if not line]
+    server = ServerSummary(
+        version="8.0.31", address="127.0.0.1:3306", account="a", problem="", rows=2,
+        binlog_events=1_000, relay_events=234, unread={}, grants=(),
+    )  # fmt: skip
+    servers = {"source-1": server, "silent": replace(server, version="", rows=0)}
+    lines = written(replace(healthy(2, 1), servers=servers)).splitlines()
+    at = next(number for number, line in enumerate(lines) if line.startswith("server "))
+    judged = Counter(one.verdict for one in healthy(2, 1).rule_results["source-1"])
+    held, left = judged[Verdict.CONSISTENT], judged[Verdict.UNDECIDED]
+    assert lines[at : at + 4] == [
+        "server    version  address         rows  events  verdict",
+        f"source-1  8.0.31   127.0.0.1:3306  2     1,234   {held} hold, {left} undecided",
+        "silent    ?        127.0.0.1:3306  0     1,234   undecided: no row of log_status",
+        "",
+    ]
+    lines = written(broken()).splitlines()
+    assert lines[2:6] == [
+        "",
+        "executed_within_logged (critical)",
+        "  replica-2, 2 times, from 2026-01-01 00:04:30 UTC to 2026-01-01 00:04:40 UTC",
+        (
+            "    aaaaaaaa-0000-0000-0000-000000000001:1271-1272 are executed, but neither logged up"
+            " to binlog.000003:235000 nor purged."
+        ),
+    ]
+    assert ["    witness: aaaaaaaa-0000-0000-0000-000000000001:1271-1272"] == [
+        line for line in lines if line.lstrip().startswith("witness: ")
+    ]
+    at = lines.index("    to see it, on replica-2:")
+    assert lines[at + 1].startswith("      SELECT GTID_SUBTRACT('aaaaaaaa-")
+    assert lines[at + 2].startswith("      mysql -rNBe 'SHOW BINARY LOGS' | ")
+    assert lines[-2:] == ["", "data docs: data-docs/index.html"]
+
+
+def test_what_could_not_be_read_is_named_with_the_grants_that_it_takes():
+    """Each once, with the servers; of many the first."""
+    lacks = ServerSummary(
+        version="8.0.31", address="127.0.0.1:3306", account="a", problem="", rows=2,
+        binlog_events=1, relay_events=0, unread={"binary log": "denied"},
+        grants=("GRANT REPLICATION SLAVE ON *.* TO a",),
+    )  # fmt: skip
+    fleet = healthy(2, 1)
+    lines = written(replace(fleet, servers={"r": lacks, "s": lacks})).splitlines()
+    at = lines.index("not read:")
+    assert lines[at - 1 : at + 5] == [
+        "",
+        "not read:",
+        "  binary log: denied (r, s)",
+        "  it takes:",
+        "    GRANT REPLICATION SLAVE ON *.* TO a -- on r, s",
+        "",
+    ]
+    nothing = replace(lacks, unread={}, grants=())
+    assert "it takes" not in written(replace(fleet, servers={"r": nothing}))
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("", "(empty)"),
+        (" a\n b ", "a b"),
+        ("x" * 160, "x" * 160),
+        ("x" * 161, "x" * 160 + "… (161 characters)"),
+    ],
+)
+def test_a_value_is_shown_on_one_line_up_to_160_characters(value, shown):
+    """What is cut says how long it was."""
+    assert shown == text._short(value)
 
 
 def test_the_verdict_of_now_says_what_it_is_of():

@@ -179,7 +179,9 @@ def test_the_verdict_holds_since_its_first_evidence():
     made = result([cut("c", 5), cut("d", 9)])
     assert 5 == made.since
     assert 3 == replace(made, found=[finding(ts=3)]).since
-    assert 7 == replace(made, observations=[doubt(JOURNAL_NOT_READ, ts=7)]).since
+    doubted = doubt(JOURNAL_NOT_READ, ts=7)
+    seen = replace(doubted, is_undecided=False, ts=6)
+    assert 7 == replace(made, observations=[seen, doubted]).since
     assert result([]).since is None
 
 

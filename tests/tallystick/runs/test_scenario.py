@@ -115,6 +115,13 @@ def test_what_is_not_seen_not_found_or_not_foretold_is_told() -> None:
     missing = beside(warned, history.shown, audit)
     assert not missing.is_shown
     assert "not found" in text(missing)
+    claims = len(demonstration.claims)
+    counted = "claims shown, 0 of 1 expected findings found, nothing else found"
+    assert text(missing).splitlines()[:3] == [
+        f"NOT SHOWN  {demonstration.design}: {demonstration.title}",
+        f"  {claims} of {claims} {counted}",
+        "",
+    ]
     faulty = simulate(Scenario(seed=1, topology="multi_source", fault="lsn_regressed"))
     found = audit_history(faulty.blocks(512))
     surplus = beside(demonstration, history.shown, found)
