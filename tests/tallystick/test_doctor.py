@@ -24,6 +24,7 @@ from tallystick.doctor.checks import (
 )
 from tallystick.doctor.machine import check_machine
 from tallystick.errors import ExitCode, MisuseError
+from tallystick.extras import EXTRAS
 from tallystick.settings import Settings
 from tests.support.mysql_greeting import greeting, greeting_with
 
@@ -196,6 +197,7 @@ def test_what_an_audit_opens_and_alerts_is_tried(tmp_path):
     assert State.WARNING is found(quiet)["page port"].state
     assert f"Port {port} on {host}" in found(quiet)["page port"].text
     assert f"{LISTEN} is free" == found(alerted)["page port"].text
+    assert {f"extra {name}" for name in EXTRAS} <= found(quiet).keys()
     assert "no sinks are set" == found(quiet)["alerts"].text
     assert "2 sinks, to which nothing was sent" == found(alerted)["alerts"].text
 

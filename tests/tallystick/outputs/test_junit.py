@@ -139,12 +139,14 @@ def test_an_instance_without_a_row_is_an_error():
     cuts = [*broken().cuts, instance_cut(31, "r", answer="refused", error_text="denied")]
     away = ServerSummary(
         version="", address="db:3306", account="", problem="server 'a' (db:3306): refused",
-        rows=0, binlog_events=0, relay_events=0, unread={}, grants=(),
+        rows=0, binlog_events=0, relay_events=0, unread={"binary log": "denied"}, grants=(),
     )  # fmt: skip
     root = parsed(replace(broken(), cuts=cuts, servers={"a": away}))
     for name, message in (("r", "c-000031: denied"), ("a", "server 'a' (db:3306): refused")):
         error = cases(suites(root)[name])["collection"].find("error")
         assert message == error.get("message")
+    unread = cases(suites(root)["a"])["collection"].findtext("system-out")
+    assert "not read: binary log: denied" == unread
 
 
 @pytest.mark.parametrize("position", ["name", "reason", "finding", "error", "note"])

@@ -122,7 +122,7 @@ def test_no_output_calls_the_newest_collection_of_an_inconsistent_fleet_consiste
 def test_an_undecided_result_has_its_reasons_in_json():
     """A script need not guess why."""
     gap = observation(is_undecided=True, reason="4 blocks are missing.")
-    document = document_of(replace(healthy(), observations=(gap,)))
+    document = document_of(replace(healthy(), observations=(gap, observation())))
     assert ("UNDECIDED", 3) == (document["verdict"], document["exit_status"])
     assert ["source-1: 4 blocks are missing."] == document["undecided"]
 

@@ -134,6 +134,8 @@ def test_what_is_not_seen_not_found_or_not_foretold_is_told() -> None:
         demonstration, expected=tuple(Expected(at, name, "it says so") for name in broken)
     )
     assert beside(foretold, history.shown, found).is_shown
+    one_less = replace(foretold, expected=foretold.expected[:1])
+    assert not beside(one_less, history.shown, found).is_shown
     unread = beside(foretold, history.shown, found, is_complete=False)
     assert not unread.is_shown
 
