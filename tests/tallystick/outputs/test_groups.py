@@ -47,6 +47,17 @@ def test_errant_writes_in_twenty_collections_are_one_entry():
     assert group.positions.endswith(", 16 more")
 
 
+def test_the_statements_are_of_all_where_the_sentence_is_of_one():
+    """Who does what is advised shall not leave out what was found later."""
+    found = [errant(n, data={"sources": ["s"], "row": f"of {n}"}) for n in (1, 2, 3)]
+    (group,) = groups_of(result_of(*found), found)
+    assert f"{SOURCE_UUID}:1, which" in group.texts.sentence
+    for statements in (group.texts.verify, group.texts.cure):
+        texts = [text for _, text in statements if SOURCE_UUID in text]
+        assert texts
+        assert all(f"{SOURCE_UUID}:1-3" in text for text in texts)
+
+
 @pytest.mark.parametrize(
     ("times", "period", "elsewhere"),
     [
