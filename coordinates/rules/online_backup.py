@@ -339,9 +339,8 @@ class EngineLockProtocol:
         return BINARY_LOG in self._locked
 
     def binlog_grew(self, at: str) -> None:
-        """An event was written to the binary log."""
-        if self.freezes_binlog:
-            self._report_change("locked_binlog_grew", at, "the binary log grew", BINARY_LOG)
+        """An event was written to the binary log, which is locked."""
+        self._report_change("locked_binlog_grew", at, "the binary log grew", BINARY_LOG)
 
     def statement(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``statement`` record: a change that the binary log does not show."""
