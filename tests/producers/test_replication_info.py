@@ -115,8 +115,13 @@ class TestHandlers:
         handler.file.lose_power()
         assert handler.init_info() == fields("a", 2)
         assert handler.flush_info(fields("a", 4), force=True, sync_period=3).is_durable
+        handler.flush_info(fields("a", 5), force=False, sync_period=3)
         handler.file.lose_power()
         assert handler.init_info() == fields("a", 4)
+        handler.flush_info(fields("a", 5), force=False, sync_period=3)
+        handler.end_info()
+        handler.file.lose_power()
+        assert handler.init_info() == fields("a", 5)
 
     @pytest.mark.parametrize(("engine", "survivor"), [(INNODB, 2), (MYISAM, 1)])
     def test_a_power_cut_takes_what_no_transaction_made_durable(self, engine: str, survivor: int):

@@ -6,7 +6,11 @@ import pytest
 
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.coordinates.values.innodb import advance_lsn
+from tallystick.producers.simulator.assemble import Fleet
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
+from tallystick.producers.simulator.kernel.scenario import Scenario
+from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
+from tallystick.producers.simulator.server.binary_log import gtid_event_length
 
 SID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 OTHER = "4e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -69,3 +73,23 @@ def test_a_counter_without_numbers_is_in_no_set() -> None:
     gtids.discard(OTHER, 2)
     assert not gtids
     assert (gtids.text(), gtids.to_gtid_set()) == ("", GtidSet.EMPTY)
+
+
+@pytest.mark.parametrize(("limit", "below", "above"), [
+    (251, 1, 3), (2**16, 3, 4), (2**24, 4, 9),
+])  # fmt: skip
+def test_the_length_of_a_transaction_is_a_packed_integer(
+    limit: int, below: int, above: int
+) -> None:
+    """Of 1, 3, 4 or 9 bytes, which it counts itself (Protocol::LengthEncodedInteger)."""
+    [instance, *_] = Fleet(Scenario(seed=1, topology="pair")).instances.values()
+    group = Group(SID, 1, instance.server_id, 0, GroupKind.INNODB, (), 0)
+    without = gtid_event_length(group, 0, instance) - 1
+    seen = set()
+    for body in range(limit - without - 12, limit - without + 12):
+        length = gtid_event_length(group, body, instance)
+        packed = below if length + body < limit else above
+        assert length == without + packed
+        assert packed == below or without + below + body >= limit
+        seen.add(packed)
+    assert seen == {below, above}
