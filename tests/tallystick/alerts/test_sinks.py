@@ -6,7 +6,6 @@ import base64
 import json
 import os
 import re
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -189,16 +188,17 @@ def test_a_command_that_fails_or_hangs(program, tmp_path):
 
 def test_what_a_command_leaves_goes_on_and_none_begins_after_the_end(program, tmp_path):
     """A command may start a process that outlives it; with the audit nothing begins any more."""
-    pid = tmp_path / "pid"
+    question, answer = tmp_path / "question", tmp_path / "answer"
+    os.mkfifo(question)
     path = program(
-        "import subprocess\nchild = subprocess.Popen(['sleep', '1000'])\n"
-        f"open({str(pid)!r}, 'w').write(str(child.pid))"
+        "import subprocess\n"
+        f"subprocess.Popen(['sh', '-c', 'read line < {question}; echo $line > {answer}'])"
     )
     command = Command(path)
     command.send([alert()], 1)
-    left = int(pid.read_text())
-    assert not has_ended(left)
-    os.kill(left, signal.SIGKILL)
+    with question.open("r+b", buffering=0) as asked:
+        asked.write(b"there\n")
+        wait_for(lambda: answer.exists() and answer.read_text() == "there\n", "it was ended")
     command.close()
     with pytest.raises(SinkError, match="as the audit ends"):
         command.send([alert()], 2)
