@@ -36,9 +36,11 @@ from tallystick.coordinates.events.log_events import MAY_END_GROUP, MAY_END_GROU
 from tallystick.coordinates.logs import log_reader
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
+from tallystick.coordinates.rules.columns import same_family
 from tallystick.coordinates.rules.protocol_steps import NOT_ENDED
 from tallystick.coordinates.rules.redo_positions import RedoSeen
 from tallystick.coordinates.state_codec import decode, encode, restore, split
+from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import JournalError, StateError
 
 if TYPE_CHECKING:
@@ -627,6 +629,7 @@ class InstanceAudit(ServerRecordReader):
             self.persistence.passed(ts)
             self.info_write_steps.passed(asked_at)
         row.redo.is_of_row &= self.is_known_up_to(row)
+        row.log_before = self._log_before(row)
         if self.ts <= row.ts and not self.is_known_up_to(row):
             self.reporter.note(
                 ObservationCode.LOG_STATUS_EARLY,
@@ -635,6 +638,18 @@ class InstanceAudit(ServerRecordReader):
                 collection_id=row.body["collection_id"],
             )
         self._settle_rows()
+
+    def _log_before(self, row: WaitingRow) -> LogCoordinates | None:
+        """Where the binary log ended before a row was read, where the row names less."""
+        position = None if row.state is None else row.state.position
+        end, received_at = self.end_of_binlog(), row.body["received_at"]
+        if position is None or not same_family(end, position) or end <= position:
+            return None
+        if received_at is None:
+            return end
+        read = self.binlog.window.last_end_before(received_at)
+        before = None if read is None else LogCoordinates(position.base_name, *read)
+        return before if before is not None and position < before else None
 
     def _time_answer(self, body: dict[str, Any], ts: int) -> tuple[dict[str, Any], int]:
         """The times of an answer by the journal's clock, which it may correct.

@@ -65,6 +65,9 @@ class WaitingRow:
     tags: bool
     logging: Logging
     redo: RedoSeen
+    log_before: LogCoordinates | None = None
+    """Where the binary log ended when the row was asked for, or, where that is not known, at its
+    position in the journal."""
     state: ServerState | None = field(init=False, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
@@ -224,6 +227,7 @@ class InstanceState:
         self.engine_locks.time_anew()
         self.clones.time_anew()
         self.persistence.time_anew(ts)
+        self.binlog.window.time_anew(ts)
         self.baselines.unsettled = [(ts, gtids) for _, gtids in self.baselines.unsettled]
 
     def forgotten_steps(self) -> Iterator[tuple[Rule, Undecided]]:

@@ -22,7 +22,10 @@ from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.applied_groups import PASSED_UNLOGGED, START_FORGOTTEN
 from tallystick.coordinates.rules.backup_coordinates import HeaderUnderLock
-from tallystick.coordinates.rules.binlog_position import snapshot_position_on_group_boundary
+from tallystick.coordinates.rules.binlog_position import (
+    ROW_MAY_BE_OLD,
+    snapshot_position_on_group_boundary,
+)
 from tallystick.coordinates.rules.channel import RELAY_OF_OTHER_NAME
 from tallystick.coordinates.rules.executed_set import (
     COMMITS_UNLOGGED,
@@ -93,12 +96,12 @@ REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_bo
 NOT_CONSISTENT = DISTURBED | {
     SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
     START_FORGOTTEN.code, PASSED_UNLOGGED.code, RELAY_OF_OTHER_NAME.code,
-    ROW_MISSING.code, LISTED_ALONE.code,
+    ROW_MISSING.code, LISTED_ALONE.code, ROW_MAY_BE_OLD.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
 not seen, the row may lack a channel, list one that is gone, or name files of another relay log than
-was observed, an info table lacks a channel, a limit dropped what may hide a breach, or commits wait
-for a lock for long."""
+was observed, an info table lacks a channel, a limit dropped what may hide a breach, commits wait
+for a lock for long, or it may be an old one."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
@@ -136,6 +139,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         baselines=audit.baselines,
         checks=checks,
         redo_capacity=audit.redo.capacity_at(state.lsn, state.lsn_checkpoint),
+        log_before=waiting.log_before,
     )
     evidence = judge_instance(row)
     _leave_unseen_undecided(audit, checks)

@@ -56,6 +56,7 @@ class Row:
     baselines: Baselines
     checks: RowChecks
     redo_capacity: int | None
+    log_before: LogCoordinates | None
 
     @property
     def has_binlog(self) -> bool:
@@ -70,6 +71,7 @@ def position_evidence(row: Row) -> PositionEvidence:
     """Of the binary log coordinates."""
     position, binlog, history = row.state.position, row.binlog, row.baselines
     fallen: Any = history.fallen.get("position")
+    is_timed = row.body["received_at"] is not None
     doubt = _binlog_doubt(position, binlog)
     if position is None or doubt is not None:
         return PositionEvidence(
@@ -77,6 +79,8 @@ def position_evidence(row: Row) -> PositionEvidence:
             has_binlog=row.has_binlog,
             previous_position=history.position,
             fallen=fallen,
+            log_before=row.log_before,
+            is_timed=is_timed,
             relay_log_of=_relay_log_of(row, position),
             doubt=doubt,
         )
@@ -93,6 +97,8 @@ def position_evidence(row: Row) -> PositionEvidence:
         journal_position=before,
         previous_position=history.position,
         fallen=fallen,
+        log_before=row.log_before,
+        is_timed=is_timed,
         boundary_doubt=boundary_doubt,
         log_end=LogCoordinates(position.base_name, binlog.file_number, binlog.end),
         file_end=_file_end(position, binlog),

@@ -15,11 +15,11 @@ import numpy.typing as npt
 
 from tallystick.coordinates.state_codec import TRANSIENT
 
-COLUMN_COUNT = 10
+COLUMN_COUNT = 11
 pack_row = Struct(f"{COLUMN_COUNT}q").pack
 """One event as bytes: as quick to keep as it can be."""
 _FRESH_BYTES_MAX = 2**18
-FILE, START, END, MARK, TYPE, CHECKSUM, SID, GNO, SOURCE_FILE, SOURCE_END = range(COLUMN_COUNT)
+FILE, START, END, MARK, TYPE, CHECKSUM, SID, GNO, SOURCE_FILE, SOURCE_END, TS = range(COLUMN_COUNT)
 
 
 class Mark(IntEnum):
@@ -150,3 +150,14 @@ class EventWindow:
             return None
         row = rows[hits[-1]]
         return int(row[FILE]), int(row[END])
+
+    def last_end_before(self, ts: int) -> tuple[int, int] | None:
+        """(file number, end) of the last event that was read before a moment."""
+        rows = self.rows()
+        hits = (rows[:, TS] < ts).nonzero()[0]
+        return (int(rows[hits[-1], FILE]), int(rows[hits[-1], END])) if len(hits) else None
+
+    def time_anew(self, ts: int) -> None:
+        """All was read before this moment, by another clock; until then nothing is known."""
+        self._rows = self.rows().copy()
+        self._rows[:, TS] = ts

@@ -25,6 +25,7 @@ from tallystick.coordinates.events.log_events import (
 from tallystick.coordinates.logs.anomaly import Anomaly, AnomalyKind, DroppedEvents
 from tallystick.coordinates.logs.event_window import (
     CHECKSUM,
+    COLUMN_COUNT,
     END,
     FILE,
     GNO,
@@ -211,6 +212,7 @@ class LogReader(SidTable):
                 carried.gno,
                 self.source_number,
                 self.position_end,
+                event.ts,
             )
         )
 
@@ -502,7 +504,7 @@ class LogReader(SidTable):
         count = len(run["start"])
         kept = min(count, self.window.limit)
         skipped = count - kept
-        rows = np.empty((kept, 10), dtype=np.int64)
+        rows = np.empty((kept, COLUMN_COUNT), dtype=np.int64)
         rows[:, 0] = self.file_number
         rows[:, 1] = run["start"][skipped:]
         rows[:, 2] = run["end"][skipped:]
@@ -515,6 +517,7 @@ class LogReader(SidTable):
         rows[:, 7] = run["gno"][skipped:]
         rows[:, 8] = self.source_number
         rows[:, 9] = -1 if source is None else source[skipped:]
+        rows[:, 10] = run["ts"][skipped:]
         # The event that ends a group carries the group's GTID, as on the event-by-event path.
         first_group = len(scan.ends) - len(ends)
         rows[ends - skipped, 6] = scan.sid[first_group:]

@@ -36,6 +36,12 @@ BINLOG_MISSED = reason(
 OFFSETS_DOUBTFUL = reason(
     "offsets_doubtful", "the offsets of the file are in doubt after a break", Lack.BINARY_LOG
 )
+ROW_MAY_BE_OLD = reason(
+    "row_may_be_old",
+    "the binary log goes on to {end} before the row, and nothing says when the row was read: it may"
+    " be of an earlier moment",
+    Lack.JOURNAL,
+)
 NOT_IN_FILE = reason("not_in_file", "the position is not in the file", Lack.OTHER_FINDING)
 GROUP_NOT_WHOLE = reason(
     "group_not_whole", "the group around the position was not seen whole", Lack.BINARY_LOG
@@ -57,6 +63,8 @@ class PositionEvidence:
         journal_position: The last end of a group, header or file at or before ``position``.
         previous_position: Of the last accepted row of this history.
         fallen: A later one, reported as fallen.
+        log_before: Where the log ended before the row was read, if that is behind its position.
+        is_timed: Whether it is known when that was.
         relay_log_of: The channel whose relay log has files of the name in ``position``.
         doubt: Why the log says nothing about the position.
         boundary_doubt: Why it does not say whether a group ends there.
@@ -70,6 +78,8 @@ class PositionEvidence:
     journal_position: LogCoordinates | None = None
     previous_position: LogCoordinates | None = None
     fallen: LogCoordinates | None = None
+    log_before: LogCoordinates | None = None
+    is_timed: bool = False
     relay_log_of: str | None = None
     doubt: Undecided | None = None
     boundary_doubt: Undecided | None = None
@@ -275,7 +285,8 @@ def _within_file(e: PositionEvidence) -> RowAnswer:
     heals="log",
     claim=(
         "From row to row of one binary log lineage the binary log coordinate, by file number"
-        " and then position, never falls."
+        " and then position, never falls; nor is it before what had been read of the log when the"
+        " row was asked for."
     ),
     why=(
         "Under LOCK_log a file only grows and only the next higher number is opened. Only RESET"
@@ -284,7 +295,8 @@ def _within_file(e: PositionEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "the row has no readable coordinate, no row of this lineage was accepted before, or the"
-        " base name of the binary log changed"
+        " base name of the binary log changed; the log goes on beyond the row before it in the"
+        " journal, and when the row was read is not known"
     ),
     sources=("WL#9452, F-2.1 and F-3", "MySQL manual: The Binary Log"),
     remedy=(
@@ -309,6 +321,14 @@ def _within_file(e: PositionEvidence) -> RowAnswer:
             "at least {previous}",
             "last accepted log_status",
         ),
+        "before_log": Case(
+            "The row says {position}, but the binary log ended at {end} before it was read.",
+            "{position}",
+            "log_status of this collection",
+            "at least {end}",
+            "binary log when the row was asked for",
+            heals="held",
+        ),
     },
 )
 def snapshot_position_monotone(e: PositionEvidence) -> RowAnswer:
@@ -317,8 +337,11 @@ def snapshot_position_monotone(e: PositionEvidence) -> RowAnswer:
         return NOT_APPLICABLE
     if e.position is None:
         return Undecided(NOT_READ)
-    if not same_family(e.previous_position, e.position):
-        return NOT_APPLICABLE
-    if not has_fallen(e.position, e.previous_position, e.fallen):
-        return HOLDS
-    return Broken("fell", witness=e.position, position=e.position, previous=e.previous_position)
+    is_compared = same_family(e.previous_position, e.position)
+    if is_compared and has_fallen(e.position, e.previous_position, e.fallen):
+        return Broken("fell", witness=e.position, position=e.position, previous=e.previous_position)
+    if e.log_before is None:
+        return HOLDS if is_compared else NOT_APPLICABLE
+    if not e.is_timed:
+        return Undecided(ROW_MAY_BE_OLD, end=e.log_before)
+    return Broken("before_log", witness=e.position, position=e.position, end=e.log_before)

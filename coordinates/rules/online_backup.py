@@ -12,7 +12,7 @@ from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.engines import TRANSACTIONAL
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import Forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten, note_begin_unseen
 from tallystick.coordinates.rules.registry import Case, Rule, register
 from tallystick.coordinates.rules.statements import EVENTS_THERE, INSTANCE_LOCK, SESSION
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
@@ -42,9 +42,9 @@ ENGINE_LOCK_BUDGET = register(
             " work before it is repeated. A backup that has bailed out holds nothing any more."
         ),
         undecided_when=(
-            "the rounds' steps or their times were not observed, or the journal has a gap among"
-            " them; what an engine was given, and how many rounds are allowed, is judged only if"
-            " it is reported"
+            "the rounds' steps, their begin among them, or their times were not observed, or the"
+            " journal has a gap among them; what an engine was given, and how many rounds are"
+            " allowed, is judged only if it is reported"
         ),
         sources=("WL#3576, mail of 2006-10-30",),
         remedy=(
@@ -213,7 +213,11 @@ class EngineLockProtocol:
     """The rounds in which a backup locks the engines of one instance."""
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
+    _has_begun: bool = False
+    """Whether the present round was recorded from its begin, or has been noted as one that was
+    not."""
     _round_began: int | None = None
+    """Its time, while the round is timed."""
     _gave_up_at: int | None = None
     _budget: int = ENGINE_BUDGET_US
     _last_locked: int | None = None
@@ -233,7 +237,7 @@ class EngineLockProtocol:
             self._go_on(str(step), body, ts, at)
         elif step in ("unlock_all", "abort"):
             self._locked, self.forgotten = [], Forgotten()
-            self._round_began = None
+            self._round_began, self._has_begun = None, False
             if step == "abort":
                 self._has_aborted = True
                 self._gave_up_at = ts
@@ -266,6 +270,7 @@ class EngineLockProtocol:
             )
         reset(self)
         self._round_began = self._last_locked = ts
+        self._has_begun = True
         self._budget = body.get("timeout") or ENGINE_BUDGET_US
 
     def _go_on(self, step: str, body: Mapping[str, Any], ts: int, at: str) -> None:
@@ -276,6 +281,10 @@ class EngineLockProtocol:
                 Broken("lock_after_abort", witness=witness, at=at, step=step, engine=engine)
             )
             self._has_aborted = False
+        elif not self._has_begun:
+            what = "a round of engine locking"
+            note_begin_unseen(self._reporter, ENGINE_LOCK_BUDGET, what=what, step=step, at=at)
+        self._has_begun = True
         if self._round_began is not None:
             self._judge_time(step, engine, body.get("timeout"), ts, at)
         if step == "lock":

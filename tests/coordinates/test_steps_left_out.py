@@ -31,6 +31,25 @@ BEGINNINGS: dict[str, tuple[list[Record], list[Record]]] = {
         ],
         [{**_RECOVERY, "step": "replayed", **_REPLAYED}],
     ),
+    "engine locks": (
+        [{"kind": "engine_lock", "step": "begin", "round": 1}],
+        [
+            {"kind": "engine_lock", "step": "lock", "engine": "innodb"},
+            {"kind": "engine_lock", "step": "done"},
+            {"kind": "engine_lock", "step": "unlock_all"},
+        ],
+    ),
+    "second round": (
+        [
+            {"kind": "engine_lock", "step": "begin", "round": 1},
+            {"kind": "engine_lock", "step": "unlock_all"},
+            {"kind": "engine_lock", "step": "begin", "round": 1},
+        ],
+        [
+            {"kind": "engine_lock", "step": "lock", "engine": "innodb"},
+            {"kind": "engine_lock", "step": "unlock_all"},
+        ],
+    ),
     "recovery": (
         [{**_RECOVERY, "step": "restore", **_RESTORED}],
         [

@@ -30,6 +30,16 @@ def snapshot_position_monotone(breaks: bool) -> Journal:
 
 
 @case()
+def snapshot_position_monotone__old_row(breaks: bool) -> Journal:
+    """A row that was read before the log went on, and comes after that; or that is shown again."""
+    journal = source()
+    row, received_at = journal.row()["row"], journal.ts
+    journal.groups(1)
+    journal.row(received_at=journal.ts if breaks else received_at)["row"] = row
+    return journal
+
+
+@case()
 def executed_monotone(breaks: bool) -> Journal:
     journal = source()
     journal.row()
