@@ -336,7 +336,8 @@ class FleetEventReader:
         if action in CONNECTS:
             channel.connects = True
         if action in BEGINS:
-            channel.begin_anew(event.ts, member.unproven())
+            is_moved = action != "relay_log_recovery"
+            channel.begin_anew(event.ts, member.unproven(), is_moved=is_moved)
             channel.retrieved_ts = event.ts
             self.origins.end_logs(event.instance_id, _stream(name), event.ts)
         if action in FORGETS_COORDINATES:

@@ -477,6 +477,8 @@ class InstanceAudit(ServerRecordReader):
         self.time_anew(ts)
 
     def _read_events(self, block: Block, first: int, last: int, events: EventColumns) -> None:
+        if self.stopped_clean is not None:
+            self._miss_start(block, first)
         before = len(self.reporter.findings)
         if self.backup_lock_freeze.is_held:
             self._read_under_locks(block, first, last, events)
@@ -495,6 +497,21 @@ class InstanceAudit(ServerRecordReader):
             read(block, first, last, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][last - 1])
+
+    def _miss_start(self, block: Block, index: int) -> None:
+        """After a stop the server goes on, and no start was recorded: that is a gap."""
+        ts = int(block.columns["ts"][index])
+        self.reporter.position = (block.epoch, block.first_sequence + index, ts)
+        self._note_start_unrecorded()
+
+    def _note_start_unrecorded(self) -> None:
+        self.reporter.note(
+            ObservationCode.JOURNAL_GAP,
+            observations.START_UNRECORDED,
+            at="{}:{}".format(*self.reporter.position),
+            is_undecided=True,
+        )
+        self._lose_records()
 
     def _read_few(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Read the events between two server records one by one."""
@@ -608,6 +625,10 @@ class InstanceAudit(ServerRecordReader):
 
     def _answered(self, body: dict[str, Any], ts: int) -> None:
         body, ts = self._time_answer(body, ts)
+        asked_at = body["asked_at"]
+        may_be_of_before = isinstance(asked_at, int) and asked_at <= self.stopped_ts
+        if self.stopped_clean is not None and "row" in body and not may_be_of_before:
+            self._note_start_unrecorded()
         self.waiting.append(
             WaitingRow(
                 body,
@@ -618,7 +639,6 @@ class InstanceAudit(ServerRecordReader):
                 RedoSeen.of(self.redo, ts),
             )
         )
-        asked_at = body["asked_at"]
         self.clone_tables.row(body, ts)
         row = self.waiting[-1]
         self.collection_steps.answered(body, row.state, ts)

@@ -118,6 +118,7 @@ class InstanceState:
         data_lineage: Grows when the data is replaced.
         stopped_clean: Whether the stop since the last start is said to be clean, None: no stop was
             seen.
+        stopped_ts: When that stop was.
         reset_ts: Time of the last RESET of the binary log, -1 before the first.
         purged_ts: Time of its last purge, -1 before the first.
         answered_ts: Time of the last log_status row, -1 before the first.
@@ -167,6 +168,7 @@ class InstanceState:
     event_findings: int = field(default=0, metadata=GOES_ON)
     data_lineage: int = field(default=0, metadata=GOES_ON)
     stopped_clean: bool | None = None
+    stopped_ts: int = -1
     has_lost_records: bool = field(default=False, metadata=GOES_ON)
     first_lineage: int = field(default=0, metadata=GOES_ON)
 

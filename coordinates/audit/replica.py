@@ -225,9 +225,17 @@ class ReplicaChannel:
             if may_be
         )
 
-    def begin_anew(self, ts: int, unproven: GtidSet) -> None:
-        """What it had received is given up, and the source is asked for what is missing."""
-        self.begins = True
+    def begin_anew(self, ts: int, unproven: GtidSet, *, is_moved: bool) -> None:
+        """What it had received is given up, and the source is asked for what is missing.
+
+        Args:
+            ts: When.
+            unproven: What the replica had executed or received, as far as no row has shown it.
+            is_moved: Whether somebody may have put it elsewhere: by position relay log recovery
+                alone goes on where the applier was, so with nothing left out.
+        """
+        self.connects = True
+        self.begins |= is_moved or self.auto_position is not False
         self.begun_ts = ts
         self.asks_anew = self.auto_position is True
         self._doubt(unproven)

@@ -77,6 +77,12 @@ class Server:
         """What answers from here on was started with other settings, as far as is known."""
         self.knows_log_bin = False
 
+    def started_unseen(self) -> None:
+        """It has started, and with which settings is not in the journal."""
+        of_this = {"server_uuid": self.server_uuid, "profile": self.profile}
+        clusters = {"start_cluster": self.start_cluster, "journal_cluster": self.journal_cluster}
+        vars(self).update(vars(Server(**of_this, **clusters)))
+
     def changed(self, variables: Mapping[str, Any]) -> None:
         """Take over variables, by old or new name.
 

@@ -275,7 +275,7 @@ class ServerRecordReader(InstanceState):
         self.repositories.forget()
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
-        self.stopped_clean = bool(body.get("clean", True))
+        self.stopped_clean, self.stopped_ts = bool(body.get("clean", True)), ts
         self.server.stopped()
         self.lose_sessions()
 

@@ -27,7 +27,6 @@ class AnomalyKind(str, Enum):
     EVENT_OUTSIDE_GROUP = "event_outside_group"
     GROUP_WITHOUT_BEGIN = "group_without_begin"
     GROUP_BEGINS_TWICE = "group_begins_twice"
-    GROUP_IN_TWO_FILES = "group_in_two_files"
     FILE_ENDS_INSIDE_GROUP = "file_ends_inside_group"
     FORMAT_DESCRIPTION_INSIDE_GROUP = "format_description_inside_group"
     TRANSACTION_LENGTH_DIFFERS = "transaction_length_differs"

@@ -97,7 +97,6 @@ class BinlogReader(BinlogFileReader):
     # Files
 
     def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:
-        is_known = self.base_name == base_name and self.end >= 0
         if self.base_name == base_name and file_number < self.file_number:
             if self.end >= 0:
                 self._check_old_file(event, file_number)
@@ -111,17 +110,14 @@ class BinlogReader(BinlogFileReader):
                 return False
             self._begin_names()
         self._check_end(base_name, file_number)
+        is_known = self.base_name == base_name and self.end >= 0
         if is_known:
             self._check_next_number(base_name, file_number)
             self._file_ended(self.file_number, self.end)
         self.emit_gathered()
         if self.group_state in (GroupState.OPENED, GroupState.BODY):
-            if is_known and not self.must_open_file:
-                self._malformed_group(
-                    AnomalyKind.GROUP_IN_TWO_FILES, event, file_number=file_number
-                )
-            else:
-                self.group_state = GroupState.IDLE
+            # A crash took the rest of it: ROTATE inside it would have been judged.
+            self.group_state = GroupState.IDLE
         if self.base_name is None and self.oldest_file is None and file_number == FIRST_NUMBER:
             # Of another first file nobody knows how many are older.
             self.oldest_file = format_log_file_name(base_name, file_number)
@@ -143,13 +139,21 @@ class BinlogReader(BinlogFileReader):
         return True
 
     def _check_end(self, base_name: str, file_number: int) -> None:
-        """Another file begins: what must be between the present one and that?"""
+        """Another file begins: what must be between the present one and that?
+
+        With a start that is not in the journal settings have changed, and after a crash the end of
+        a file is gone: nothing of that is held against what follows.
+        """
         if self.end < 0 or self.must_open_file:
             return
         if not self.is_closed:
             self._note_missing(DroppedEvents.FILE_LEFT_OPEN, base_name, file_number)
+            self.lineage += 1
+            self.mark_gap()
+            self.server.started_unseen()
         elif self.has_stopped:
             self._note_missing(DroppedEvents.START_LEFT_OUT, base_name, file_number)
+            self.server.started_unseen()
 
     def _begin_names(self) -> None:
         """Files of another base name: positions of old ones mean nothing among their numbers.

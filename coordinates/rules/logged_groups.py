@@ -79,16 +79,6 @@ BINLOG_GROUP_WELLFORMED = register(
                 "GTID, BEGIN … XID, COMMIT, ROLLBACK or XA PREPARE, or GTID and one statement",
                 "form of a group",
             ),
-            "group_in_two_files": Case(
-                (
-                    "The event at {at} does not fit its group: the group goes on in file number"
-                    " {file_number}."
-                ),
-                "event type {type} in state {state}",
-                "{log} at {at}",
-                "GTID, BEGIN … XID, COMMIT, ROLLBACK or XA PREPARE, or GTID and one statement",
-                "form of a group",
-            ),
             "file_ends_inside_group": Case(
                 "The event at {at} does not fit its group: the file ends inside the group.",
                 "event type {type} in state {state}",

@@ -180,6 +180,12 @@ START_LEFT_OUT = reason(
     " which settings it has started, and what it read then, is not in the journal",
     Lack.JOURNAL,
 )
+START_UNRECORDED = reason(
+    "start_unrecorded",
+    "the server goes on after its stop, and its start is not in the journal: what it read then,"
+    " with which settings and with which data it goes on, is not known",
+    Lack.JOURNAL,
+)
 OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] = {
     DroppedEvents.FILE_NAME_UNREADABLE: (
         ObservationCode.BLOCK_UNREADABLE,

@@ -68,6 +68,29 @@ def test_a_relay_log_file_that_nothing_ends_is_undecided(how: str) -> None:
     assert ("file_left_open" in _reasons(result)) is (how == "nothing")
 
 
+@pytest.mark.parametrize("goes_on", ["row", "row of before", "event"])
+@pytest.mark.parametrize("starts", [True, False])
+def test_a_server_that_has_stopped_has_started_before_it_goes_on(
+    starts: bool, goes_on: str
+) -> None:
+    """Where no binary log shows it, the records after the stop do; a row may be of before it."""
+    journal = Journal(log_bin=False).begin()
+    row = journal.row()["row"]
+    journal.record("stop")
+    stopped_at = journal.ts
+    if starts:
+        journal.start(crashed=False)
+    if goes_on == "event":
+        journal.relay()
+    else:
+        asked_at = stopped_at + (goes_on == "row")
+        journal.row(requested_at=asked_at, received_at=asked_at)["row"] = row
+    result = audit(journal)
+    assert result.broken == []
+    is_missed = not starts and goes_on != "row of before"
+    assert _reasons(result) == ["start_unrecorded"] * is_missed
+
+
 @pytest.mark.parametrize("starts", [True, False])
 def test_a_server_that_has_stopped_has_started_before_it_logs_again(starts: bool) -> None:
     """Its settings, and what it found, are in the record of the start."""
@@ -95,3 +118,16 @@ def test_the_last_group_of_a_file_is_missing_with_its_end() -> None:
     journal.records = [record for record in journal.records if record not in missing]
     found = audit(journal)
     assert (_reasons(whole), _reasons(found)) == ([], ["file_left_open"])
+
+
+def test_a_group_is_cut_with_the_end_of_its_file() -> None:
+    """As by a crash whose start is missing: nothing of it is held against the server."""
+    journal = Journal().begin()
+    group = journal.binlog.group()
+    del journal.records[-1]
+    journal.binlog.gtids.remove(group[0]["gtid"])
+    journal.binlog.open(2)
+    journal.groups(2)
+    result = audit(journal)
+    assert result.broken == []
+    assert _reasons(result) == ["file_left_open"]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from tallystick.coordinates.results import Verdict
+from tests.support.journals import Gtids
 from tests.support.stories import SECOND, Server, Story
 
 Told = Callable[[Story, bool], None]
@@ -177,6 +178,22 @@ def a_stored_position_is_old(told: Story, is_lost: bool) -> None:
     told.rows()
 
 
+@story(lost="relay_mirrors_source")
+def a_relay_log_is_recovered_too_far_on(told: Story, is_lost: bool) -> None:
+    """relay_log_recovery by position: receiving goes on where the applier was, or a group later."""
+    source, replica = told.pair("OFF")
+    source.commit(2)
+    replica.restart()
+    replica.administer("relay_log_recovery")
+    replica.begin_relay(2)
+    link = replica.links[""]
+    link.sent = 4 if is_lost else 3
+    link.begun = source.logged[link.sent - 1].end
+    replica.start_replica()
+    replica.sync()
+    told.rows()
+
+
 @story(lost="server_uuid_unique")
 def a_snapshot_is_restored_twice(told: Story, is_lost: bool) -> None:
     """With the auto.cnf of the server that it was taken of."""
@@ -264,6 +281,63 @@ def a_prepared_transaction_does_not_come(told: Story, is_lost: bool) -> None:
     source.commit(1, "xa_commit")
     replica.sync()
     told.rows()
+
+
+def crashes(told: Story, server: Server) -> None:
+    """It loses a group that no row and no replica has shown, and gives the number out again."""
+    server.crash(lost=1)
+
+
+def gets_other_data(told: Story, server: Server) -> None:
+    """Stopped, restored from a backup of the source's first groups, and started."""
+    server.stop_replica()
+    server.binlog.stop()
+    server.record("stop")
+    server.start(data_lineage="restored")
+    server.executed, server.binlog.gtids, server.logged = Gtids(), Gtids(), []
+    server.binlog.open(1)
+    server.relays.clear()
+    server.assign(told.servers[0].uuid, 3)
+    server.follow(told.servers[0], sent=3)
+
+
+@pytest.mark.parametrize("is_left_out", [True, False])
+@pytest.mark.parametrize(
+    ("happens", "name", "gtid_mode"),
+    [
+        (crashes, "s", "ON"),
+        (crashes, "s", "OFF"),
+        (crashes, "r", "ON"),
+        (gets_other_data, "r", "ON"),
+    ],
+)
+def test_a_start_that_is_not_recorded_accuses_nobody(
+    happens: Callable[[Story, Server], None], name: str, gtid_mode: str, is_left_out: bool
+) -> None:
+    """What a crash took, and with which data and settings the server goes on, is not known then."""
+    told = Story()
+    source, replica = told.pair(gtid_mode)
+    source.commit(2)
+    if name == "r":
+        replica.receive()
+        replica.apply()
+    begun = len(told.records)
+    happens(told, source if name == "s" else replica)
+    if name == "r" and happens is crashes:
+        replica.administer("relay_log_recovery")
+        replica.links[""].applied -= 1
+        replica.begin_relay(2)
+        replica.links[""].sent = 4
+        replica.start_replica()
+    if is_left_out:
+        told.records.remove(next(r for r in told.records[begun:] if r["kind"] == "start"))
+    for _ in range(2):
+        source.commit(2)
+        replica.sync()
+        told.rows()
+    result = told.audit()
+    assert result.findings == []
+    assert (result.verdict is Verdict.UNDECIDED) is is_left_out
 
 
 def recovered(told: Story, source: Server, stop: dict[str, int], count: int) -> None:

@@ -271,19 +271,6 @@ def binlog_group_wellformed__rotate_inside(breaks: bool) -> Journal:
 
 
 @case()
-def binlog_group_wellformed__in_two_files(breaks: bool) -> Journal:
-    """The file ends without ROTATE, and its last group with it."""
-    journal = source()
-    group = journal.binlog.group()
-    journal.binlog.rotate()
-    if breaks:
-        rotate = next(one for one in journal.records if one.get("type") == "ROTATE")
-        journal.records.remove(rotate)
-        journal.records.remove(group[-1])
-    return journal
-
-
-@case()
 def binlog_group_wellformed__relay(breaks: bool) -> Journal:
     journal, relay, more = replica()
     relay.copy(more[0][:1] + more[0][2 if breaks else 1 :])
