@@ -115,6 +115,7 @@ class ReplicaChannel:
             server started, as far as no row has shown it since.
         earlier_runs: How many of `runs` were queued before then.
         auto_position: None not known.
+        is_put_by_position: Whether the record of its source says so, whatever rows show.
         begun_ts: When its relay log was last seen to begin anew: what is in it came later.
         first_queued: The first group since the instance's data was cloned.
         is_first_held: Whether neither it nor the channel's relay log may have been given up since.
@@ -140,6 +141,7 @@ class ReplicaChannel:
     begins: bool = True
     asks_anew: bool = False
     auto_position: bool | None = None
+    is_put_by_position: bool = False
     begun_ts: int = -1
     first_queued: FirstQueued | None = None
     is_first_held: bool = False
@@ -179,6 +181,7 @@ class ReplicaChannel:
         self.source_server_id = None
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
         self.auto_position = bool(body.get("auto_position", True))
+        self.is_put_by_position = not self.auto_position
 
     def find_source(self, uuid: str, instance: str | None) -> None:
         """A row names the server that sends: what was queued since the last row may be of both."""
@@ -224,6 +227,14 @@ class ReplicaChannel:
             for name, may_be in (("read", is_read), ("executed", self.executes_former))
             if may_be
         )
+
+    def show_auto_position(self, *, is_on: bool) -> None:
+        """A row shows how the channel asks: a record of its change may have left that out."""
+        self.auto_position = is_on
+        if not is_on:
+            self.asks_anew = False
+            for run in self.runs:
+                run.asks_anew = False
 
     def begin_anew(self, ts: int, unproven: GtidSet, *, is_moved: bool) -> None:
         """What it had received is given up, and the source is asked for what is missing.

@@ -199,7 +199,7 @@ class ReplicaComparisons:
         channel.find_source(uuid.lower(), values["source_instance"])
         channel.source_server_id = values.get("source_server_id")
         channel.is_filtered = channel.is_filtered or bool(values["filtered"])
-        channel.auto_position = bool(values["auto_position"])
+        channel.show_auto_position(is_on=bool(values["auto_position"]))
         member.replica.name_source(channel, ts)
         return channel
 
@@ -229,7 +229,7 @@ class ReplicaComparisons:
             has=sets[1],
             read=read,
             executed=done,
-            auto_position=bool(values["auto_position"]),
+            auto_position=bool(values["auto_position"]) and not channel.is_put_by_position,
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
             received_at=body["received_at"],

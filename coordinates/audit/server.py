@@ -79,9 +79,13 @@ class Server:
 
     def started_unseen(self) -> None:
         """It has started, and with which settings is not in the journal."""
-        of_this = {"server_uuid": self.server_uuid, "profile": self.profile}
-        clusters = {"start_cluster": self.start_cluster, "journal_cluster": self.journal_cluster}
-        vars(self).update(vars(Server(**of_this, **clusters)))
+        unknown = Server(
+            server_uuid=self.server_uuid,
+            start_cluster=self.start_cluster,
+            journal_cluster=self.journal_cluster,
+            profile=self.profile,
+        )
+        vars(self).update(vars(unknown))
 
     def changed(self, variables: Mapping[str, Any]) -> None:
         """Take over variables, by old or new name.

@@ -11,7 +11,7 @@ import pytest
 
 from tallystick.coordinates.results import Verdict
 from tests.support.journals import Gtids
-from tests.support.stories import SECOND, Server, Story
+from tests.support.stories import SECOND, Link, Server, Story
 
 Told = Callable[[Story, bool], None]
 STORIES: list[tuple[Told, set[str], set[str]]] = []
@@ -281,6 +281,26 @@ def a_prepared_transaction_does_not_come(told: Story, is_lost: bool) -> None:
     source.commit(1, "xa_commit")
     replica.sync()
     told.rows()
+
+
+@pytest.mark.parametrize(
+    ("recorded", "is_shown"),
+    [({}, False), ({"auto_position": False}, False), ({"auto_position": False}, True)],
+)
+def test_a_channel_may_be_by_position(recorded: dict[str, bool], is_shown: bool) -> None:
+    """By its record or by the row: what came before its position was not asked for, then."""
+    told = Story()
+    source = told.server("s", gtid_mode="ON")
+    source.commit(3)
+    told.rows()
+    replica = told.server("r", gtid_mode="ON")
+    known = {"source_instance": "s", "source_uuid": source.uuid}
+    replica.administer("change_source", **known, **recorded)
+    replica.links[""] = Link(source, is_shown, sent=2, begun=source.logged[1].end)
+    replica.start_replica()
+    replica.sync()
+    told.rows()
+    assert said(told) == {"begun_after"}
 
 
 def crashes(told: Story, server: Server) -> None:
