@@ -663,7 +663,7 @@ class InstanceAudit(ServerRecordReader):
         """Where the binary log ended before a row was read, where the row names less."""
         position = None if row.state is None else row.state.position
         end, received_at = self.end_of_binlog(), row.body["received_at"]
-        if position is None or not same_family(end, position) or end <= position:
+        if position is None or end is None or not same_family(end, position) or end <= position:
             return None
         if received_at is None:
             return end
