@@ -18,12 +18,17 @@ from tallystick.coordinates.rules.binlog_position import (
     OFFSETS_DOUBTFUL,
     OTHER_BASE_NAME,
     PositionEvidence,
+    snapshot_position_on_group_boundary,
 )
 from tallystick.coordinates.rules.columns import NOT_REMEMBERED
 from tallystick.coordinates.rules.commit_lag import SETTLE_US, LagEvidence, LoggedGroups
-from tallystick.coordinates.rules.executed_set import ExecutedEvidence, Growth
+from tallystick.coordinates.rules.executed_set import (
+    ExecutedEvidence,
+    Growth,
+    executed_within_logged,
+)
 from tallystick.coordinates.rules.innodb import RedoEvidence
-from tallystick.coordinates.rules.outcomes import Undecided
+from tallystick.coordinates.rules.outcomes import Broken, Undecided
 from tallystick.coordinates.rules.purged_set import PurgedEvidence
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
@@ -37,6 +42,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.events.log_status import ServerState
     from tallystick.coordinates.logs.binlog_reader import BinlogReader
     from tallystick.coordinates.logs.relay_reader import RelayReader
+    from tallystick.coordinates.rules.registry import Rule
 
 _BOUNDARY = np.zeros(len(Mark), dtype=bool)
 _BOUNDARY[[Mark.GROUP, Mark.HEADER, Mark.FILE]] = True
@@ -202,6 +208,21 @@ def executed_evidence(row: Row, position: PositionEvidence) -> ExecutedEvidence:
         growth=_growth(row, position.doubt),
         read_before=(state.executed_first or GtidSet.EMPTY) | state.executed_in_status,
     )
+
+
+def unless_named(position: PositionEvidence, executed: ExecutedEvidence) -> PositionEvidence:
+    """Of a position that another rule finds wrong at any time nobody asks whether it is old."""
+    if position.log_before is None:
+        return position
+    is_named = _breaks(snapshot_position_on_group_boundary, position)
+    if is_named or _breaks(executed_within_logged, executed):
+        return replace(position, log_before=None)
+    return position
+
+
+def _breaks(rule: Rule, evidence: Any) -> bool:
+    assert rule.judge is not None
+    return isinstance(rule.judge(evidence), Broken)
 
 
 def _growth(row: Row, binlog_doubt: Undecided | None) -> Growth:

@@ -23,6 +23,7 @@ from tallystick.coordinates.audit.row_evidence import (
     position_evidence,
     purged_evidence,
     redo_evidence,
+    unless_named,
 )
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
@@ -130,6 +131,7 @@ def judge_instance(row: Row) -> RowEvidence:
     _follow_log_bin(row)
     position = position_evidence(row)
     executed = executed_evidence(row, position)
+    position = unless_named(position, executed)
     lag = lag_evidence(row, executed)
     purged = purged_evidence(row)
     checks.ask(_POSITION, position)

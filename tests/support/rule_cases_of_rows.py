@@ -77,6 +77,24 @@ def executed_within_logged__ahead_of_position(breaks: bool) -> Journal:
 
 
 @case()
+def executed_within_logged__of_no_moment(breaks: bool) -> Journal:
+    """No row of any moment has this position with this set: it is not called an old one."""
+    journal = source()
+    row = local(journal.row(received_at=journal.ts))
+    row["binary_log_position"] -= 300 if breaks else 0
+    return journal
+
+
+@case()
+def snapshot_position_on_group_boundary__of_no_moment(breaks: bool) -> Journal:
+    journal = source()
+    row = local(journal.row(received_at=journal.ts))
+    row["binary_log_position"] -= 293 if breaks else 0
+    row["gtid_executed"] = f"{UUID_A}:1-{2 if breaks else 3}"
+    return journal
+
+
+@case()
 def commit_lag_bounded(breaks: bool) -> Journal:
     journal = source(20, commit_lag_max=10)
     local(journal.row())["gtid_executed"] = f"{UUID_A}:1-{9 if breaks else 10}"
