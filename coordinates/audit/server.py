@@ -79,13 +79,9 @@ class Server:
 
     def started_unseen(self) -> None:
         """It has started, and with which settings is not in the journal."""
-        unknown = Server(
-            server_uuid=self.server_uuid,
-            start_cluster=self.start_cluster,
-            journal_cluster=self.journal_cluster,
-            profile=self.profile,
-        )
-        vars(self).update(vars(unknown))
+        self.server_id = self.version = None
+        self.variables = {}
+        self.has_started, self.knows_log_bin = False, True
 
     def changed(self, variables: Mapping[str, Any]) -> None:
         """Take over variables, by old or new name.

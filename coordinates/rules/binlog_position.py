@@ -63,7 +63,7 @@ class PositionEvidence:
         journal_position: The last end of a group, header or file at or before ``position``.
         previous_position: Of the last accepted row of this history.
         fallen: A later one, reported as fallen.
-        log_before: Where the log ended before the row was read, if that is behind its position.
+        log_before: Where the log ended before the row was read, if that is beyond its position.
         is_timed: Whether it is known when that was.
         relay_log_of: The channel whose relay log has files of the name in ``position``.
         doubt: Why the log says nothing about the position.

@@ -68,12 +68,12 @@ def test_a_relay_log_file_that_nothing_ends_is_undecided(how: str) -> None:
     assert ("file_left_open" in _reasons(result)) is (how == "nothing")
 
 
-@pytest.mark.parametrize("goes_on", ["row", "row of before", "event"])
+@pytest.mark.parametrize("goes_on", ["row", "earlier row", "event"])
 @pytest.mark.parametrize("starts", [True, False])
 def test_a_server_that_has_stopped_has_started_before_it_goes_on(
     starts: bool, goes_on: str
 ) -> None:
-    """Where no binary log shows it, the records after the stop do; a row may be of before it."""
+    """Where no binary log shows it, the records after the stop do; a row may be an earlier one."""
     journal = Journal(log_bin=False).begin()
     row = journal.row()["row"]
     journal.record("stop")
@@ -87,7 +87,7 @@ def test_a_server_that_has_stopped_has_started_before_it_goes_on(
         journal.row(requested_at=asked_at, received_at=asked_at)["row"] = row
     result = audit(journal)
     assert result.broken == []
-    is_missed = not starts and goes_on != "row of before"
+    is_missed = not starts and goes_on != "earlier row"
     assert _reasons(result) == ["start_unrecorded"] * is_missed
 
 
