@@ -24,6 +24,8 @@ INTERVAL_S = 3.0
 DEADLINE_S = 240.0
 LOOK_S = 0.25
 GRAVITY = ("CONSISTENT", "UNDECIDED", "INCONSISTENT")
+# On a busy machine a page is looked at while its end is on the way.
+_IS_SHOWN = "document.readyState === 'complete' && document.querySelector('.verdict') !== null"
 _PAGE = """JSON.stringify((() => {
   const all = (path, of = document) => [...of.querySelectorAll(path)];
   const text = (path, of) => of.querySelector(path)?.textContent.trim();
@@ -163,7 +165,7 @@ class WatchedFleet:
         deadline = time.monotonic() + DEADLINE_S
         while True:
             self.browser.open(f"http://{self._listen}/")
-            if self.browser.evaluate("document.querySelector('.verdict') !== null"):
+            if self.browser.evaluate(_IS_SHOWN):
                 return
             assert time.monotonic() < deadline, "no page"
             time.sleep(0.2)
