@@ -29,7 +29,7 @@ def events(lengths: list[int], rotate_at: set[int]) -> list[Row]:
         if number in rotate_at:
             file, start = file + 1, 4
         mark = Mark.GROUP if number % 3 == 2 else Mark.NOTHING
-        made.append((file, start, start + length, mark, 2, number, 0, number + 1, -1, -1))
+        made.append((file, start, start + length, mark, 2, number, 0, number + 1, -1, -1, number))
         start += length
     return made
 

@@ -425,6 +425,6 @@ def test_what_a_window_covers_begins_with_its_oldest_event():
     """Not with the one after it, in the same file or the next one."""
     window = EventWindow(2)
     for row in ((1, 4, 100), (1, 100, 200), (2, 4, 150)):
-        window.append(pack_row(*row, 0, 0, 0, -1, 0, -1, -1))
+        window.append(pack_row(*row, 0, 0, 0, -1, 0, -1, -1, 0))
     positions = ((1, 99), (1, 100), (1, 101), (2, 3), (2, 4))
     assert [False, True, True, True, True] == [window.covers(*one) for one in positions]
