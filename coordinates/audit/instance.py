@@ -627,6 +627,8 @@ class InstanceAudit(ServerRecordReader):
         body, ts = self._time_answer(body, ts)
         asked_at = body["asked_at"]
         may_be_of_before = isinstance(asked_at, int) and asked_at <= self.stopped_ts
+        # A log that was seen before a start that is missing may still be written.
+        logging = self.server.logging(is_seen=self.binlog.base_name is not None)
         if self.stopped_clean is not None and "row" in body and not may_be_of_before:
             self._note_start_unrecorded()
         self.waiting.append(
@@ -635,7 +637,7 @@ class InstanceAudit(ServerRecordReader):
                 *self.reporter.position[:2],
                 ts,
                 self.server.knows_tags,
-                self.server.logging(is_seen=self.binlog.base_name is not None),
+                logging,
                 RedoSeen.of(self.redo, ts),
             )
         )
