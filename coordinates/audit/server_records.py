@@ -374,16 +374,19 @@ class ServerRecordReader(InstanceState):
         self.repositories.written(body)
         self.info_write_steps.written(body)
         self._judge_written_pair(body)
-        if body.get("table") == "slave_master_info":
+        if body["table"] == "slave_master_info":
             self.collections.progress("positions_flushed")
             self._master_info_written(body)
         self.backup_lock_freeze.info_written(body, ts)
 
     def _judge_written_pair(self, body: dict[str, Any]) -> None:
         """Relay and source coordinates are written together: at the end of one group."""
-        name, table = str(body.get("channel", "")).lower(), str(body["table"])
-        (at, source), relay = stored_pair(table, body["row"]), self.relays.get(name)
-        if at is None or source is None or relay is None:
+        name, table = body["channel"], body["table"]
+        relay = self.relays.get(name)
+        if relay is None:
+            return
+        at, source = stored_pair(table, body["row"])
+        if at is None or source is None:
             return
         group = written_group(relay, at, source)
         answer, rule = judge_pair(group, at, source, GROUP_FORGOTTEN), relay_info_coordinates_paired
@@ -404,8 +407,8 @@ class ServerRecordReader(InstanceState):
         Nor is anything known of a write for a connection that is still to come, after relay log
         recovery: no event of it is in the relay log.
         """
-        name = str(body.get("channel", "")).lower()
-        stored, relay = stored_source(body.get("row")), self.relays.get(name)
+        name = body["channel"]
+        stored, relay = stored_source(body["row"]), self.relays.get(name)
         write = None
         if stored is not None and relay is not None and not self.waiting:
             is_to_come = relay.may_step_back and stored.base_name == relay.source_base

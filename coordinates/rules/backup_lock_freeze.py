@@ -276,11 +276,11 @@ class BackupLockFreeze:
 
     def info_written(self, body: Mapping[str, Any], ts: int) -> None:
         """A write to slave_relay_log_info that follows an executed group moves Ex."""
-        is_executed = body.get("reason") in _APPLIED and body.get("table") != "slave_master_info"
+        is_executed = body["reason"] in _APPLIED and body["table"] != "slave_master_info"
         if "binlog" in self.taken and is_executed:
-            channel = str(body.get("channel", ""))
+            channel = body["channel"]
             what = f"the applier of channel {channel!r} executed on"
-            at = f"{body.get('table')} of {channel!r} at {ts}"
+            at = f"{body['table']} of {channel!r} at {ts}"
             self._coordinate_moved("executed_under_binlog_lock", what, at, name=channel)
 
     def _coordinate_moved(self, case: str, what: str, at: str, **values: str) -> None:

@@ -301,9 +301,8 @@ class CollectionProtocol:
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``collection`` record."""
-        step = body.get("step")
-        key = (str(body.get("collection_id")), body.get("session"))
-        resource = str(body.get("resource", ""))
+        step, resource = body["step"], body.get("resource", "")
+        key = body["collection_id"], body["session"]
         if step == "enter":
             if len(self._rounds) >= OPEN_MAX:
                 self._forget(self._rounds.pop(0))

@@ -190,8 +190,8 @@ class CollectionSteps:
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``collection`` record."""
-        step, resource = str(body.get("step")), str(body.get("resource", ""))
-        key = str(body.get("collection_id")), body.get("session")
+        step, resource = body["step"], body.get("resource", "")
+        key = body["collection_id"], body["session"]
         if step == "enter":
             self._enters_are_recorded = True
             if len(self._runs) >= _RUNS_MAX:

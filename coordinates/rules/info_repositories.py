@@ -148,10 +148,10 @@ class InfoRepositories:
 
     def written(self, body: Mapping[str, Any]) -> None:
         """Take one ``info_write`` record."""
-        key = str(body.get("table")), str(body.get("channel", "")).lower()
+        key = body["table"], body["channel"]
         if key not in self._recorded:
             self._recorded.append(key)
-        values = _values(key[0], body.get("row"))
+        values = _values(key[0], body["row"])
         if values is None:
             self._writes.pop(key, None)
             return

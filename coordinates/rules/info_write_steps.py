@@ -93,10 +93,10 @@ class InfoWriteSteps:
 
     def written(self, body: Mapping[str, Any]) -> None:
         """Take one ``info_write`` record."""
-        table, channel = str(body.get("table")), str(body.get("channel", "")).lower()
+        table, channel = body["table"], body["channel"]
         if (table, channel) not in self._recorded:
             self._recorded.append((table, channel))
-        this = table, body.get("reason")
+        this = table, body["reason"]
         if this[1] != "change_source" and table in _WRITES:  # by the thread itself
             self._note(channel, _WRITES[table], is_running=this[1] not in _LAST)
         if channel in self._awaited:
