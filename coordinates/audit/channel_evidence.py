@@ -464,7 +464,7 @@ def _group_end(
 def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int] | None:
     group = relay.queue.at(stored.file_number, stored.position)
     if group is not None:
-        return int(group[Q_SOURCE_FILE]), int(group[Q_SOURCE_END])
+        return group[Q_SOURCE_FILE], group[Q_SOURCE_END]
     found = relay.window.find_end(stored.file_number, stored.position)
     if found is None:
         return None

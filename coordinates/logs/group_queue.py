@@ -201,20 +201,21 @@ class GroupQueue:
             return rows[count] if count < len(rows) else None
         return None
 
-    def at(self, file_number: int, position: int) -> npt.NDArray[np.int64] | None:
+    def at(self, file_number: int, position: int) -> tuple[int, ...] | None:
         """The group that ends at a position of the relay log, None if none does."""
         here, single = (file_number, position), self._single
-        if single and not self.is_full and here >= _end(single[0]):
+        if single and not self.is_full and _end(single[0]) <= here:
             # Each write of an applier asks: to join what is new to the rest would copy that.
-            index = bisect_left(single, here, key=_end)
+            index = bisect_left(single, here)
             is_there = index < len(single) and _end(single[index]) == here
-            return np.array(single[index], dtype=np.int64) if is_there else None
+            return single[index] if is_there else None
         for part in self._kept():
             if isinstance(part, PackedGroups) and _end(part.last) < here:
                 continue
             rows = _rows_of(part)
             count = _count_until(rows, here)
-            return rows[count - 1] if count and _end(rows[count - 1]) == here else None
+            is_there = count > 0 and _end(rows[count - 1]) == here
+            return tuple(rows[count - 1].tolist()) if is_there else None
         return None
 
     # What was applied
