@@ -624,7 +624,7 @@ class InstanceAudit(ServerRecordReader):
     # Rows
 
     def _answered(self, body: dict[str, Any], ts: int) -> None:
-        body, ts = self._time_answer(body, ts)
+        body, ts, read_before = self._time_answer(body, ts)
         asked_at = body["asked_at"]
         may_be_of_before = isinstance(asked_at, int) and asked_at <= self.stopped_ts
         # A log that was seen before a start that is missing may still be written.
@@ -651,7 +651,7 @@ class InstanceAudit(ServerRecordReader):
             self.persistence.passed(ts)
             self.info_write_steps.passed(asked_at)
         row.redo.is_of_row &= self.is_known_up_to(row)
-        row.log_before = self._log_before(row)
+        row.log_before = self._log_before(row, read_before)
         if self.ts <= row.ts and not self.is_known_up_to(row):
             self.reporter.note(
                 ObservationCode.LOG_STATUS_EARLY,
@@ -661,31 +661,43 @@ class InstanceAudit(ServerRecordReader):
             )
         self._settle_rows()
 
-    def _log_before(self, row: WaitingRow) -> LogCoordinates | None:
-        """Where the binary log ended before a row was read, where the row names less."""
+    def _log_before(
+        self, row: WaitingRow, read_before: tuple[int, int] | None
+    ) -> LogCoordinates | None:
+        """Where the binary log ended before a row was read, where the row names less.
+
+        Args:
+            row: The row.
+            read_before: File number and end of what had been read of the log by then; None: of
+                what is remembered nothing, or nobody knows when.
+        """
         position = None if row.state is None else row.state.position
-        end, received_at = self.end_of_binlog(), row.body["received_at"]
+        end = self.end_of_binlog()
         if position is None or end is None or not same_family(end, position) or end <= position:
             return None
-        if received_at is None:
+        if row.body["received_at"] is None:
             return end
-        read = self.binlog.window.last_end_before(received_at)
-        before = None if read is None else LogCoordinates(position.base_name, *read)
+        before = None if read_before is None else LogCoordinates(position.base_name, *read_before)
         return before if before is not None and position < before else None
 
-    def _time_answer(self, body: dict[str, Any], ts: int) -> tuple[dict[str, Any], int]:
+    def _time_answer(
+        self, body: dict[str, Any], ts: int
+    ) -> tuple[dict[str, Any], int, tuple[int, int] | None]:
         """The times of an answer by the journal's clock, which it may correct.
 
         Returns:
             The body, with ``asked_at``, before which nothing was read, and ``behind_us``, by how
-            much the clock was behind; and the time of the answer.
+            much the clock was behind; the time of the answer; and where the binary log ended when
+            it was received, by the clock of before.
         """
         clock, was_doubtful = self.clock, self.clock.is_doubtful
         requested_at, received_at = body.get("requested_at"), body.get("received_at")
         taken_us = self.shown_ts - received_at if isinstance(received_at, int) else -1
-        if was_doubtful or not 0 <= taken_us <= STEP_MAX_US:
-            received_at = None  # it is not by the clock of this record
+        if was_doubtful or not 0 <= taken_us <= STEP_MAX_US or ts - taken_us <= self.received_ts:
+            received_at = None  # it is not by the clock of this record, or of an earlier answer
         received_ts = ts if received_at is None else ts - taken_us
+        window = self.binlog.window
+        read_before = None if received_at is None else window.last_end_before(received_ts)
         lag_before, behind_us = clock.lag, 0
         if "row" in body:  # without a row time goes on only when the server is there again
             if isinstance(requested_at, int):
@@ -702,14 +714,14 @@ class InstanceAudit(ServerRecordReader):
         if behind_us or clock.times_from_now(lag_before):
             self.time_anew(ts)
         if received_at is not None:
-            received_at = ts - taken_us
+            received_at = self.received_ts = ts - taken_us
         asked_at = requested_at if received_at is None else received_at
         if was_doubtful or behind_us or (isinstance(asked_at, int) and asked_at > ts):
             # By this clock nothing is known but that the last answer came before.
             asked_at = self.answered_ts
         self.answered_ts = ts
         times = {"asked_at": asked_at, "received_at": received_at, "behind_us": behind_us}
-        return {**body, **times}, ts
+        return {**body, **times}, ts, read_before
 
     def _settle_rows(self, *, force: bool = False) -> None:
         """Judge the rows whose coordinates the journal has reached, or never will."""

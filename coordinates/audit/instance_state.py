@@ -122,6 +122,7 @@ class InstanceState:
         reset_ts: Time of the last RESET of the binary log, -1 before the first.
         purged_ts: Time of its last purge, -1 before the first.
         answered_ts: Time of the last log_status row, -1 before the first.
+        received_ts: When the last answer that says so had come, -1 before the first.
         has_lost_records: Whether records from before what was read are missing: logs are not new.
         first_lineage: Number of the first lineage of each log that is read from here on.
     """
@@ -163,6 +164,7 @@ class InstanceState:
     answered: dict[str, int] = field(default_factory=dict, metadata=GOES_ON)
     ts: int = field(default=0, metadata=GOES_ON)
     answered_ts: int = -1
+    received_ts: int = -1
     reset_ts: int = -1
     purged_ts: int = -1
     event_findings: int = field(default=0, metadata=GOES_ON)

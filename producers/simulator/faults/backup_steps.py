@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.backup import backup_protocol, backup_synchronization
 from tallystick.producers.simulator.backup.backup_synchronization import BackupSynchronization
 from tallystick.producers.simulator.backup.backup_utility import BackupUtility, Options
-from tallystick.producers.simulator.backup.engine_locking import ENGINES
+from tallystick.producers.simulator.backup.engine_locking import ENGINES, TIMEOUT_US, Engine
 from tallystick.producers.simulator.faults.fault import FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
 from tallystick.producers.simulator.faults.logs import is_pure_source
@@ -26,6 +26,7 @@ class _StepLeftOut(JournalFault):
     """A backup of one server, taken again until the step that it leaves out was demanded."""
 
     group = FaultGroup.PROTOCOL
+    engines: ClassVar[tuple[Engine, ...]] = ENGINES
 
     def __init__(self) -> None:
         super().__init__()
@@ -48,7 +49,7 @@ class _StepLeftOut(JournalFault):
         """A validity point of all engines."""
         if instance.get(BackupSynchronization) is None:
             backup_synchronization.install(fleet, instance)
-        backup_protocol.begin(fleet, instance, ENGINES, at_end=lambda _: self.ended(fleet))
+        backup_protocol.begin(fleet, instance, self.engines, at_end=lambda _: self.ended(fleet))
 
     def ended(self, fleet: World) -> None:
         """The backup is over."""
@@ -101,6 +102,20 @@ class EngineLeftUnlocked(_StepLeftOut):
         """Its lock."""
         is_lock = record_type is RecordType.ENGINE_LOCK and body["step"] == "lock"
         return is_lock and body["engine"] == "ndb"
+
+
+class RoundNotBegunAnew(_StepLeftOut):
+    """After a round that failed the engines are locked once more, and no round says so."""
+
+    number = 266
+    name = "engine_round_not_begun_anew"
+    text = "a backup locks its engines again after a time-out without beginning another round"
+    must_fire = frozenset({"engine_lock_steps_complete"})
+    engines = (*ENGINES[:-2], Engine("innodb", waits_us=(2 * TIMEOUT_US,)), ENGINES[-1])
+
+    def leaves_out(self, record_type: RecordType, body: Mapping[str, Any]) -> bool:
+        """The beginning of the second round."""
+        return record_type is RecordType.ENGINE_LOCK and body["step"] == "retry"
 
 
 class MetadataNeverLocked(_StepLeftOut):

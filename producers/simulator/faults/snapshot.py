@@ -410,6 +410,34 @@ class StaleRepublished(RowFault):
         return True
 
 
+_READ_ANEW = ("received_at", "gtid_executed_table")
+
+
+class RowShownAgain(RowFault):
+    """A cache in front of the server answers: with all that the row before it showed."""
+
+    number = 267
+    name = "row_shown_again"
+    text = "an instance without channels answers one collection with the row of the one before"
+    must_fire = frozenset({"row_lsn_as_collected", "snapshot_position_monotone"})
+    holds_checkpoint = True
+    holds_files = True
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        if before.lineage != row.lineage or not is_pure_source(row.instance):
+            return False
+        has_grown = before.position < row.position and before.innodb["LSN"] < row.innodb["LSN"]
+        is_still = before.innodb["LSN_checkpoint"] == row.innodb["LSN_checkpoint"]
+        if not has_grown or not is_still or before.purged != row.purged:
+            return False
+        # Tables of the server are read anew.
+        own = {key: row.body[key] for key in _READ_ANEW if key in row.body}
+        names = row.names()
+        row.body.clear()
+        row.body.update(copy.deepcopy(before.body), **names, **own)
+        return True
+
+
 def _is_orderly(row: Row, before: Row) -> bool:
     """Whether gtid_executed is a matter of the instance's own log alone, in log order."""
     return (
