@@ -274,7 +274,14 @@ class InstanceOrigins:
 
     def remember(self, ts: int, at: JournalPosition | None) -> None:
         """A row makes all claims count; without a row those that counted go on, if they live."""
-        logs = tuple(log.claims() for log in self.logs.values())
+        self._add(ts, at, tuple(log.claims() for log in self.logs.values()))
+
+    def go_on(self, ts: int) -> None:
+        """Logs have ended: of the others, claims that counted go on to count until the next row."""
+        last = self.states[-1].logs if self.states else ()
+        self._add(ts, None, tuple(_common(log.claims(), last) for log in self.logs.values()))
+
+    def _add(self, ts: int, at: JournalPosition | None, logs: tuple[Claims, ...]) -> None:
         # A row that had to wait for its position comes with the time at which it was read.
         ts = max(ts, self.states[-1].ts) if self.states else ts
         lost = self.lost.claims()
@@ -284,14 +291,6 @@ class InstanceOrigins:
             self.has_forgotten_odd |= _are_odd(self.states[:dropped])
             del self.states[:dropped]
             self.forgotten_ts = self.states[0].ts
-
-    def go_on(self, ts: int) -> None:
-        """Logs have ended: of the others, claims that counted go on to count until the next row."""
-        last = self.states[-1].logs if self.states else ()
-        kept = tuple(_common(log.claims(), last) for log in self.logs.values())
-        ts = max(ts, self.states[-1].ts) if self.states else ts
-        lost = self.lost.claims()
-        self.states.append(_State(ts, None, self.lineage, kept, self._otherwise(), lost))
 
     def state_at(self, ts: int) -> _State | None:
         """The claims that count at a time."""

@@ -186,3 +186,12 @@ def test_what_differs_is_found_or_named_and_nothing_else(steps, other, saved):
     else:
         assert differs - named == GtidSet.EMPTY
         assert named.count() <= RUN
+
+
+def test_logs_that_end_without_a_row_are_remembered_no_longer_than_rows():
+    """A server that is reset again and again, and never answers, takes no more memory."""
+    instance = origins.InstanceOrigins()
+    for ts in range(3 * origins.STATES_MAX):
+        instance.go_on(ts)
+    assert len(instance.states) <= origins.STATES_MAX
+    assert instance.forgotten_ts == instance.states[0].ts
