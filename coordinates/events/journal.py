@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tallystick.coordinates.values.binlog import WRAP
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.coordinates.values.json_bytes import of_json, to_sorted_json
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -235,6 +236,9 @@ _ROW = Struct(f"{len(COLUMNS)}q")
 _pack_row, _ROW_BYTES = _ROW.pack, _ROW.size
 _SERVER = int(Stream.SERVER)
 _pack_head = Struct("6q").pack
+_pack_group_event = Struct("12q").pack
+_GROUP_EVENT_TAIL = Struct("q").pack(ABSENT) * (len(COLUMNS) - 12)
+"""Columns after `checksum`: the events after a group's GTID event have none of them."""
 _SERVER_TAIL = Struct("q").pack(ABSENT) * (len(COLUMNS) - 6)
 """Columns after `channel`: a server record has none of them."""
 _STREAM, _TS, _CHANNEL, _FILE, _SID = (
@@ -324,6 +328,54 @@ class BlockBuilder:
             original_commit_timestamp,
             value,
         )
+
+    def group_events(
+        self,
+        stream: Stream,
+        events: Iterable[tuple[int, int, int, int]],
+        *,
+        file: str,
+        start: int,
+        ts: int,
+        server_id: int,
+        channel: str | None = None,
+        shift: int = 0,
+    ) -> None:
+        """Add events of one group that follow each other, after its GTID event.
+
+        Args:
+            stream: Their log.
+            events: Of each its type, ``QueryVerb``, length and checksum.
+            file: Their file.
+            start: Where the first one starts.
+            ts: Their time, microseconds.
+            server_id: Of the server where the group was first committed.
+            channel: Of a relay log.
+            shift: By how much they are further back in this file than in the source's.
+        """
+        rows, files = self._rows, self._files.index
+        channel_number = ABSENT if channel is None else self._channels.add(channel)
+        file_number = files.setdefault(file, len(files))
+        for event_type, query, length, checksum in events:
+            end = start + length
+            rows += (
+                _pack_group_event(
+                    stream,
+                    event_type,
+                    0,
+                    query,
+                    ts,
+                    channel_number,
+                    file_number,
+                    start,
+                    length,
+                    (end - shift) % WRAP,
+                    server_id,
+                    checksum,
+                )
+                + _GROUP_EVENT_TAIL
+            )
+            start = end
 
     def redo_event(
         self,

@@ -23,13 +23,14 @@ from tallystick.coordinates.events.journal import (
     ABSENT,
     COLUMNS,
     BlockBuilder,
+    QueryVerb,
     RecordType,
     Stream,
     concatenate,
     cut_into_blocks,
 )
 from tallystick.coordinates.events.log_events import SLICE, EventColumns
-from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.binlog import WRAP, EventType
 from tallystick.coordinates.values.errors import BlockError
 from tests.support.arrow_blocks import encode_arrow
 from tests.support.block_samples import blocks, changed, make_block, same
@@ -346,3 +347,31 @@ def test_events_given_as_columns_stay_between_those_given_one_by_one():
     block = log(made, 300).build()
     assert block.columns["start"].tolist() == [100, 200, ABSENT, 300]
     assert block.body(2) == {"clean": True}
+
+
+def test_the_events_of_a_group_are_those_that_come_one_by_one():
+    """Only the start and the end of each follow from the lengths; offsets wrap in ``log_pos``."""
+    body = [(EventType.QUERY, QueryVerb.BEGIN, 60, 7), (EventType.XID, QueryVerb.NONE, 31, 8)]
+    start, shift = WRAP + 10, 80
+    alike = {"file": "r.000001", "channel": "a", "ts": 5, "server_id": 3}
+    one_by_one, made = BlockBuilder("a"), BlockBuilder("a")
+    for event_type, query, length, checksum in body:
+        end = start + length
+        one_by_one.log_event(
+            Stream.RELAY,
+            event_type,
+            start=start,
+            length=length,
+            log_pos=(end - shift) % WRAP,
+            checksum=checksum,
+            query=query,
+            **alike,
+        )
+        start = end
+    made.group_events(Stream.RELAY, body, start=WRAP + 10, shift=shift, **alike)
+    expected, block = one_by_one.build(), made.build()
+    assert block.files == expected.files
+    assert block.channels == expected.channels
+    for name in COLUMNS:
+        assert block.columns[name].tolist() == expected.columns[name].tolist(), name
+    assert block.columns["log_pos"][0] == WRAP - 10

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.events.journal import QueryVerb
+from tallystick.coordinates.values.binlog import WRAP
 from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
 from tallystick.producers.simulator.kernel.journal_writer import JournalWriter
 
@@ -109,3 +111,27 @@ class TamperedJournal(TamperedRecords):
         is_left = self._fault.is_withdrawn
         for event in (made,) if is_left else self._fault.on_event(self.instance_id, made):
             super().log_event(event.stream, event.type, **event.fields)
+
+    def group_events(
+        self,
+        stream: Stream,
+        events: Iterable[tuple[int, int, int, int]],
+        *,
+        start: int,
+        shift: int = 0,
+        **fields: Any,
+    ) -> None:
+        """Add what the fault makes of each event."""
+        for event_type, query, length, checksum in events:
+            end = start + length
+            self.log_event(
+                stream,
+                event_type,
+                start=start,
+                length=length,
+                log_pos=(end - shift) % WRAP,
+                checksum=checksum,
+                query=QueryVerb(query),
+                **fields,
+            )
+            start = end

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.events.journal import QueryVerb, RecordType, Stream
+from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.values.binlog import (
     FLAG_IN_USE,
     MAGIC_LENGTH,
@@ -28,7 +28,7 @@ from tallystick.producers.simulator.server.gtid_state import GtidState
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
     from tallystick.producers.simulator.kernel.instance import Instance
-    from tallystick.producers.simulator.kernel.transactions import Group
+    from tallystick.producers.simulator.kernel.transactions import BodyEvent, Group
     from tallystick.producers.simulator.kernel.world import World
 
 PREVIOUS_GTIDS: Change[[World, Instance, GtidIntervals], GtidIntervals] = Change(
@@ -55,7 +55,6 @@ GTID_LENGTH_REPLICATED = 7
 """A GTID event with an original commit time of its own is longer by this."""
 _GTID_LENGTH_WITHOUT_LENGTH_FIELD = 76
 _UUID_LENGTH = 36
-_VERBS = tuple(QueryVerb)
 
 
 @dataclass(slots=True, eq=False)
@@ -288,7 +287,7 @@ def write_group(fleet: World, instance: Instance, group: Group) -> LoggedGroup:
     )
     file.sequence_number += 1
     fleet.bus.emit(LOGGED, fleet, instance, logged)
-    journal_group(instance, file, logged, logged.end)
+    journal_group(instance, file, logged, logged.group.body)
     file.entries.append(logged)
     file.end = logged.end
     if file.end >= log.max_size:
@@ -316,17 +315,16 @@ def append_group(
     )
 
 
-def journal_group(instance: Instance, file: BinlogFile, logged: LoggedGroup, to: int) -> None:
-    """Put the events of a group that end at or before offset ``to`` into the journal."""
+def journal_group(
+    instance: Instance, file: BinlogFile, logged: LoggedGroup, body: tuple[BodyEvent, ...]
+) -> None:
+    """Put a group into the journal, with the events of its body that are written."""
     journal = instance.journal
     group = logged.group
     ts = journal.moment()
     name = file.name
-    log_event = journal.log_event
     body_start = logged.start + logged.gtid_length
-    if body_start > to:
-        return
-    log_event(
+    journal.log_event(
         Stream.BINLOG,
         gtid_event_type(group),
         file=name,
@@ -343,22 +341,9 @@ def journal_group(instance: Instance, file: BinlogFile, logged: LoggedGroup, to:
         transaction_length=logged.transaction_length,
         original_commit_timestamp=group.original_commit_timestamp,
     )
-    for event_type, query, start, length, checksum in logged.events():
-        end = start + length
-        if end > to:
-            return
-        log_event(
-            Stream.BINLOG,
-            event_type,
-            file=name,
-            start=start,
-            length=length,
-            ts=ts,
-            log_pos=end % WRAP,
-            server_id=group.server_id,
-            checksum=checksum,
-            query=_VERBS[query],
-        )
+    journal.group_events(
+        Stream.BINLOG, body, file=name, start=body_start, ts=ts, server_id=group.server_id
+    )
 
 
 def gtid_event_type(group: Group) -> EventType:

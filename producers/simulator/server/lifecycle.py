@@ -140,9 +140,8 @@ def _write_torn_group(fleet: World, instance: Instance) -> None:
     torn = binary_log.append_group(
         instance, group, last_committed=0, gtid_checksum=fleet.rng.getrandbits(32)
     )
-    start, gtid_length = torn.start, torn.gtid_length
-    ends = [start + gtid_length, *(s + n for _, _, s, n, _ in torn.events())]
-    binary_log.journal_group(instance, file, torn, ends[fleet.rng.randrange(len(ends) - 1)])
+    count = fleet.rng.randrange(len(group.body))
+    binary_log.journal_group(instance, file, torn, group.body[:count])
 
 
 def die_at(fleet: World, instance: Instance, *, power_cut: bool) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG, QueryVerb, Stream
+from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG, Stream
 from tallystick.coordinates.values.binlog import (
     ROTATE_EVENT_LENGTH_MIN,
     STOP_EVENT_LENGTH,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.channels import Channel
 
-_VERBS = tuple(QueryVerb)
 SERVER_ID_NEVER_IGNORED = 0
 """The server id of ROTATE events that a receiver writes for positions without content."""
 
@@ -174,11 +173,9 @@ def write_group_events(channel: Channel, queued: QueuedGroup, up_to: int) -> Non
     ts = journal.moment()
     name = relay_file.name
     channel_name = channel.name
-    log_event = journal.log_event
-    delta = queued.start - logged.start
     index = queued.events_received
     if index == 0:
-        log_event(
+        journal.log_event(
             Stream.RELAY,
             gtid_event_type(group),
             channel=channel_name,
@@ -200,20 +197,18 @@ def write_group_events(channel: Channel, queued: QueuedGroup, up_to: int) -> Non
         relay_file.event_ends.append(relay_file.end)
         index = 1
     offset = relay_file.end
-    for event_type, query, length, checksum in group.body[index - 1 : up_to - 1]:
-        log_event(
-            Stream.RELAY,
-            event_type,
-            channel=channel_name,
-            file=name,
-            start=offset,
-            length=length,
-            ts=ts,
-            log_pos=(offset + length - delta) % WRAP,
-            server_id=group.server_id,
-            checksum=checksum,
-            query=_VERBS[query],
-        )
+    body = group.body[index - 1 : up_to - 1]
+    journal.group_events(
+        Stream.RELAY,
+        body,
+        channel=channel_name,
+        file=name,
+        start=offset,
+        ts=ts,
+        server_id=group.server_id,
+        shift=queued.start - logged.start,
+    )
+    for _, _, length, _ in body:
         offset += length
         relay_file.event_ends.append(offset)
     relay_file.end = offset
