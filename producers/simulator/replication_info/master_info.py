@@ -101,6 +101,8 @@ class MasterInfo:
     def flush(self, channel: Channel, *, force: bool, count: int = 1) -> Written | None:
         """flush_info(): store the position read, at once or every sync_source_info events."""
         period = int(channel.replica.variables.get("sync_source_info", 0))
+        if not force and self.handler.is_skipped(period, count):
+            return None
         return self.handler.flush_info(
             self.fields(channel), force=force, sync_period=period, count=count
         )

@@ -97,6 +97,13 @@ class RplInfoHandler(ABC):
     def end_info(self) -> None:
         """do_end_info(): a clean end; everything is on disk after it."""
 
+    def is_skipped(self, sync_period: int, count: int) -> bool:
+        """Count a flush that nothing forces, where it writes nothing; else it is still to be made.
+
+        A file is written at each flush.
+        """
+        return False
+
     def is_period_over(self, sync_period: int, count: int) -> bool:
         """Count a flush."""
         self.sync_counter += count

@@ -48,11 +48,19 @@ class RplInfoTable(RplInfoHandler):
         self, fields: RplInfoFields, *, force: bool, sync_period: int, count: int = 1
     ) -> Written | None:
         """Write the row, or nothing."""
-        if not self.is_period_over(sync_period, count) and not force:
+        if not force and self.is_skipped(sync_period, count):
             return None
         self.sync_counter = 0
         self.access.store_info_fields(fields)
         return Written(is_durable=self.is_transactional)
+
+    def is_skipped(self, sync_period: int, count: int) -> bool:
+        """Before the period ends nothing is written."""
+        counted = self.sync_counter + count
+        if sync_period and counted >= sync_period:
+            return False
+        self.sync_counter = counted
+        return True
 
     def reset_info(self) -> None:
         """Delete the row."""
