@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 from uuid import UUID
 
 GTID_INFO_SIZE = 64
@@ -17,8 +17,7 @@ The document has version 1 only; its version byte is there for such a change.
 _UUID_LENGTH = 36
 
 
-@dataclass(frozen=True, slots=True)
-class GtidDesc:
+class GtidDesc(NamedTuple):
     """A serialised GTID (Gtid_desc).
 
     Attributes:

@@ -146,23 +146,24 @@ def _session_of(group: Group, *, with_gtid: bool = True) -> SessionGtid:
 
 
 def _write_undo(fleet: World, instance: Instance, session: SessionGtid) -> TransactionEnd:
-    trx_sys, group = instance[Innodb].transactions, session.group
+    trx_sys, owned = instance[Innodb].transactions, session.owned
     end = transaction_end.allocate_undo(trx_sys, session)
-    values: dict[str, Any] = {} if session.owned is None else {"gtid": f"{group.sid}:{group.gno}"}
-    if transaction_end.is_prepare(session):
+    is_prepare = transaction_end.is_prepare(session)
+    if is_prepare:
         transaction_end.write_prepare(end)
-        step = "prepare"
     else:
         flush_prepare(fleet, instance, end)
         transaction_end.serialise(trx_sys, end)
         transaction_end.write_serialisation_history(end)
-        step = "commit"
-        values["trx_no"] = end.trx_no
     if end.header is not None:
         fleet.bus.emit(UNDO_DURABLE, fleet, instance, end.header)
     session.unpin_gtid()
-    if "gtid" in values:
-        _record(instance, step, **values)
+    if owned is not None and instance[GtidPersistence].is_recorded:
+        gtid = f"{owned[0]}:{owned[1]}"
+        if is_prepare:
+            _record(instance, "prepare", gtid=gtid)
+        else:
+            _record(instance, "commit", gtid=gtid, trx_no=end.trx_no)
     return end
 
 

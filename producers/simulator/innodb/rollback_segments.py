@@ -42,9 +42,10 @@ class RollbackSegment:
 
     def add_to_history(self, header: UndoLogHeader) -> None:
         """Put the undo log of a committed transaction after all others."""
-        assert header.trx_no > self.max_trx_no, "history is in the order of trx_no"
+        number = header.trx_no
+        assert number > self.max_trx_no, "history is in the order of trx_no"
         self.history.append(header)
-        self.max_trx_no = header.trx_no
+        self.max_trx_no = number
 
 
 class TrxSysMutex:
