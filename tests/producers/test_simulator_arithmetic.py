@@ -62,6 +62,29 @@ def test_intervals_agree_with_plain_sets(seed: int) -> None:
     assert gtids.minus(part).to_gtid_set() == expected - part.to_gtid_set()
 
 
+@pytest.mark.parametrize("seed", range(20))
+def test_sets_of_intervals_are_subtracted_and_joined(seed: int) -> None:
+    """As sets of integers; the other set stays as it was, and grows apart from the result."""
+    rng = random.Random(seed)
+    (one, plain), (other, plain_other) = (_some_intervals(rng) for _ in range(2))
+    before = other.text()
+    assert one.minus(other).to_gtid_set() == GtidSet((s, n, n) for s, n in plain - plain_other)
+    one.update(other)
+    assert one.to_gtid_set() == GtidSet((s, n, n) for s, n in plain | plain_other)
+    one.add(OTHER, 99)
+    assert other.text() == before
+
+
+def _some_intervals(rng: random.Random) -> tuple[GtidIntervals, set[tuple[str, int]]]:
+    intervals, plain = GtidIntervals(), set()
+    for _ in range(rng.randrange(8)):
+        sid, first = rng.choice((SID, OTHER, f"{SID}:tag")), rng.randrange(1, 40)
+        last = first + rng.randrange(9)
+        intervals.add_range(sid, first, last)
+        plain |= {(sid, gno) for gno in range(first, last + 1)}
+    return intervals, plain
+
+
 def test_a_counter_without_numbers_is_in_no_set() -> None:
     """After its last one was taken away; and one that the other has not is no part of it."""
     gtids = GtidIntervals.of((SID, 5, 5), (OTHER, 1, 2))

@@ -78,8 +78,13 @@ class GtidIntervals:
 
     def update(self, other: GtidIntervals) -> None:
         """Add all members of another set."""
-        for sid, first, last in other:
-            self.add_range(sid, first, last)
+        for sid, bounds in other._bounds.items():
+            own = self._bounds.get(sid)
+            if own is None:
+                self._bounds[sid] = bounds[:]
+            elif own != bounds:
+                for i in range(0, len(bounds), 2):
+                    self.add_range(sid, bounds[i], bounds[i + 1] - 1)
 
     def next_free(self, sid: str, at_least: int = 1) -> int:
         """The smallest GNO of a sid, from a number on, that is not in the set."""
@@ -115,8 +120,12 @@ class GtidIntervals:
 
     def minus(self, other: GtidIntervals) -> GtidIntervals:
         """The members that are not in ``other``."""
-        rest = self.to_gtid_set() - other.to_gtid_set()
-        return GtidIntervals.of(*rest)
+        rest = GtidIntervals()
+        for sid, bounds in self._bounds.items():
+            left = _without(bounds, other._bounds.get(sid, []))
+            if left:
+                rest._bounds[sid] = left
+        return rest
 
     def shape(self) -> tuple[int, int]:
         """How many sids and how many intervals there are: the length of PREVIOUS_GTIDS."""
@@ -135,19 +144,33 @@ class GtidIntervals:
         parts: dict[str, str] = {}
         for sid in sorted(self._bounds):
             uuid, tag = sid[:_UUID_LENGTH], sid[_UUID_LENGTH:]
+            text = parts.get(uuid, uuid) + tag
             bounds = self._bounds[sid]
-            parts[uuid] = (
-                parts.get(uuid, uuid)
-                + tag
-                + "".join(
-                    f":{bounds[i]}"
-                    if bounds[i + 1] - bounds[i] == 1
-                    else f":{bounds[i]}-{bounds[i + 1] - 1}"
-                    for i in range(0, len(bounds), 2)
-                )
-            )
+            for i in range(0, len(bounds), 2):
+                first, end = bounds[i], bounds[i + 1]
+                text += f":{first}" if end - first == 1 else f":{first}-{end - 1}"
+            parts[uuid] = text
         return list(parts.values())
 
     def to_gtid_set(self) -> GtidSet:
         """The set as the immutable value."""
         return GtidSet(iter(self))
+
+
+def _without(bounds: list[int], others: list[int]) -> list[int]:
+    """The boundaries of what is inside ``bounds`` and outside ``others``."""
+    left: list[int] = []
+    for i in range(0, len(bounds), 2):
+        start, end = bounds[i], bounds[i + 1]
+        after = bisect_right(others, start)
+        if after & 1:
+            start = others[after]
+            after += 1
+        while start < end:
+            if after == len(others) or others[after] >= end:
+                left += (start, end)
+                break
+            left += (start, others[after])
+            start = others[after + 1]
+            after += 2
+    return left
