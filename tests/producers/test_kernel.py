@@ -49,10 +49,27 @@ def test_a_change_goes_from_one_to_the_next() -> None:
     assert seen == [2]
 
 
+def test_who_comes_and_goes_between_two_moments_is_called_while_he_is_there() -> None:
+    """None, one and two listeners at one moment, and one again."""
+
+    class Refusing:
+        def may(self, what: str) -> bool:
+            return what == "yes"
+
+    bus, asked, refusing = Bus(), [], Refusing()
+    assert bus.emit(MAY, "no")
+    bus.connect(MAY, refusing.may)
+    assert (bus.emit(MAY, "yes"), bus.emit(MAY, "no")) == (True, False)
+    bus.connect(MAY, lambda what: asked.append(what) is None)
+    assert (bus.emit(MAY, "yes"), bus.emit(MAY, "no"), asked) == (True, False, ["yes"])
+    bus.disconnect(refusing)
+    assert (bus.emit(MAY, "no"), asked) == (True, ["yes", "no"])
+
+
 def test_a_moment_itself_does_nothing() -> None:
     """What comes of listeners is said by its three kinds."""
     with pytest.raises(NotImplementedError):
-        Moment[[], None]("bare").call([], ())
+        Moment[[], None]("bare").call_of([])
 
 
 def test_components_are_found_by_their_class() -> None:

@@ -25,42 +25,58 @@ class Moment(Generic[P, R]):
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
 
-    def call(self, listeners: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> R:
-        """Call all listeners; what comes of it."""
+    def call_of(self, listeners: Sequence[Callable[..., Any]]) -> Callable[..., R]:
+        """One function that calls all listeners; it gives what comes of it."""
         raise NotImplementedError
 
 
 class Notice(Moment[P, None]):
     """It happens, and everybody is called."""
 
-    def call(self, listeners: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> None:
-        """Call all listeners."""
-        for listener in listeners:
-            listener(*args)
+    def call_of(self, listeners: Sequence[Callable[..., Any]]) -> Callable[..., None]:
+        """A function that calls all listeners."""
+        if len(listeners) == 1:
+            return listeners[0]
+
+        def call(*args: Any) -> None:
+            for listener in listeners:
+                listener(*args)
+
+        return call
 
 
 class Permit(Moment[P, bool]):
     """It happens unless somebody says False; who comes after them is not asked."""
 
-    def call(self, listeners: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> bool:
-        """Whether all agree."""
-        for listener in listeners:  # noqa: SIM110 - a generator costs more than the listeners
-            if not listener(*args):
-                return False
-        return True
+    def call_of(self, listeners: Sequence[Callable[..., Any]]) -> Callable[..., bool]:
+        """A function that tells whether all agree."""
+        if len(listeners) == 1:
+            return listeners[0]
+
+        def call(*args: Any) -> bool:
+            for listener in listeners:  # noqa: SIM110 - a generator costs more than the listeners
+                if not listener(*args):
+                    return False
+            return True
+
+        return call
 
 
 class Change(Moment[P, R]):
     """Its last argument is a value that each listener may replace; None ends the round."""
 
-    def call(self, listeners: Sequence[Callable[..., Any]], args: tuple[Any, ...]) -> R:
-        """The value that comes out."""
-        value: Any = args[-1]
-        for listener in listeners:
-            if value is not None:
-                value = listener(*args[:-1], value)
-        made: R = value
-        return made
+    def call_of(self, listeners: Sequence[Callable[..., Any]]) -> Callable[..., R]:
+        """A function that gives the value that comes out."""
+
+        def call(*args: Any) -> R:
+            value: Any = args[-1]
+            for listener in listeners:
+                if value is not None:
+                    value = listener(*args[:-1], value)
+            made: R = value
+            return made
+
+        return call
 
 
 class Bus:
@@ -68,18 +84,31 @@ class Bus:
 
     def __init__(self) -> None:
         self._listeners: dict[Moment[..., Any], list[Callable[..., Any]]] = {}
+        self._calls: dict[Moment[..., Any], Callable[..., Any]] = {}
+        """Made when a moment first happens, and anew when who takes part has changed."""
 
     def connect(self, moment: Moment[P, R], listener: Callable[P, R]) -> None:
         """Call ``listener`` at a moment, after those that are connected already."""
         self._listeners.setdefault(moment, []).append(listener)
+        self._calls.pop(moment, None)
 
     def disconnect(self, owner: object) -> None:
         """Call no method of ``owner`` any more."""
         for moment, listeners in self._listeners.items():
             kept = [one for one in listeners if getattr(one, "__self__", None) is not owner]
             self._listeners[moment] = kept
+        self._calls.clear()
 
-    def emit(self, moment: Moment[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """It happens now; its arguments are given by position."""
-        assert not kwargs
-        return moment.call(self._listeners.get(moment, ()), args)
+    if TYPE_CHECKING:
+
+        def emit(self, moment: Moment[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+            """It happens now; its arguments are given by position."""
+
+    else:
+
+        def emit(self, moment: Moment[..., R], *args: Any) -> R:
+            """It happens now; its arguments are given by position."""
+            call = self._calls.get(moment)
+            if call is None:
+                call = self._calls[moment] = moment.call_of(self._listeners.get(moment, ()))
+            return call(*args)
