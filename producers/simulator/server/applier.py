@@ -105,7 +105,8 @@ def stop(fleet: World, channel: Channel, sql_errno: int = 0) -> None:
 
 def wake(fleet: World, channel: Channel) -> None:
     """There is something to apply."""
-    if channel[Applier].is_running and not channel[Applier].is_scheduled and channel.pending:
+    applier = channel[Applier]
+    if applier.is_running and not applier.is_scheduled and channel.pending:
         _schedule(fleet, channel, fleet.rng.randrange(*fleet.pace.apply_us))
 
 
@@ -201,8 +202,9 @@ def _apply(fleet: World, channel: Channel, generation: int) -> None:
     later = partial(_apply, fleet, channel, generation)
     if _is_held_back(fleet, channel, later) or not fleet.bus.emit(MAY_MOVE, channel.replica, later):
         return
-    channel[Applier].is_scheduled = False
-    if not channel[Applier].is_running:
+    applier = channel[Applier]
+    applier.is_scheduled = False
+    if not applier.is_running:
         return
     workers = channel.replica.variables["replica_parallel_workers"]
     if workers > 1:
@@ -214,9 +216,9 @@ def _apply(fleet: World, channel: Channel, generation: int) -> None:
     first = channel.pending[0]
     if isinstance(first, QueuedFraming) or not first.is_complete:
         return
-    if any(p.queued is first for p in channel.replica[CommitQueue].in_commit):
-        channel[Applier].is_scheduled = True
-        channel[Applier].commit_awaited = (generation, fleet.now)
+    if first in [pending.queued for pending in channel.replica[CommitQueue].in_commit]:
+        applier.is_scheduled = True
+        applier.commit_awaited = (generation, fleet.now)
         return
     if _stays_outside(channel, [first]):
         return
@@ -224,7 +226,7 @@ def _apply(fleet: World, channel: Channel, generation: int) -> None:
         stop(fleet, channel, backup_protocol.ER_LOCK_WAIT_TIMEOUT)
         return
     if backup_locks.change_waits(channel.replica, first.logged.group.kind, later):
-        channel[Applier].is_scheduled = True
+        applier.is_scheduled = True
         return
     if not _execute(fleet, channel, first):
         _schedule(fleet, channel, _LOOK_US)
@@ -234,7 +236,8 @@ def _apply(fleet: World, channel: Channel, generation: int) -> None:
 
 def _go_on(fleet: World, channel: Channel) -> None:
     """The group that the applier waits for is committed, as it sees when it looks again."""
-    awaited, channel[Applier].commit_awaited = channel[Applier].commit_awaited, None
+    applier = channel[Applier]
+    awaited, applier.commit_awaited = applier.commit_awaited, None
     if awaited is None or awaited[0] != channel.generation:
         return
     waited = fleet.now - awaited[1]
@@ -243,10 +246,11 @@ def _go_on(fleet: World, channel: Channel) -> None:
 
 def _is_held_back(fleet: World, channel: Channel, later: Callable[[], None]) -> bool:
     """Whether the next group waits for a backup's locks; applying goes on when they are free."""
-    first = next((item for item in channel.pending if isinstance(item, QueuedGroup)), None)
-    return first is not None and not fleet.bus.emit(
-        MAY_EXECUTE, channel.replica, first.logged.group.kind, later
-    )
+    for item in channel.pending:
+        if isinstance(item, QueuedGroup):
+            kind = item.logged.group.kind
+            return not fleet.bus.emit(MAY_EXECUTE, channel.replica, kind, later)
+    return False
 
 
 def _apply_in_parallel(fleet: World, channel: Channel, workers: int) -> None:

@@ -139,7 +139,10 @@ class BinaryLog:
 
     def file_of_number(self, number: int) -> BinlogFile | None:
         """The retained file of that number."""
-        return next((file for file in reversed(self.files) if file.number == number), None)
+        for file in reversed(self.files):
+            if file.number == number:
+                return file
+        return None
 
 
 def format_description_length(instance: Instance) -> int:

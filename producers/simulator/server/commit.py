@@ -93,9 +93,10 @@ def commit(
     Returns:
         Where it was logged; None if the instance does not log it, or not yet.
     """
-    again = partial(_try_again, fleet, instance, group)
-    if channel is None and not fleet.bus.emit(MAY_EXECUTE, instance, group.kind, again):
-        return None
+    if channel is None:
+        again = partial(_try_again, fleet, instance, group)
+        if not fleet.bus.emit(MAY_EXECUTE, instance, group.kind, again):
+            return None
     if instance.get(BackupSynchronization) is None:
         return _run(fleet, instance, group, channel, queued)
     if group.kind is GroupKind.DDL:

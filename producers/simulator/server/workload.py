@@ -11,8 +11,9 @@ from tallystick.producers.simulator.kernel.transactions import BodyEvent, Group,
 if TYPE_CHECKING:
     from random import Random
 
-_NONE = int(QueryVerb.NONE)
-_XID_LENGTH = 31
+_NONE, _BEGIN = int(QueryVerb.NONE), int(QueryVerb.BEGIN)
+_QUERY, _TABLE_MAP = int(EventType.QUERY), int(EventType.TABLE_MAP)
+_XID = (int(EventType.XID), _NONE, 31)
 _XA_PREPARE_LENGTH = 48
 _INTVAR_LENGTH = 32
 _CHECKSUM_STEP = 0x9E3779B1
@@ -26,6 +27,8 @@ USUAL_KINDS = (
     *(GroupKind.EMPTY,) * 2,
 )
 """An ordinary mix of transactions."""
+_WITHOUT_INNODB = (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK, GroupKind.EMPTY)
+"""They write no redo."""
 
 
 def make_group(
@@ -55,48 +58,39 @@ def make_group(
     for event_type, query, length in shapes:
         checksum = (checksum + _CHECKSUM_STEP) & 0xFFFFFFFF
         body.append((event_type, query, length, checksum))
-    touches_innodb = kind not in (
-        GroupKind.NON_TRANSACTIONAL,
-        GroupKind.ROLLED_BACK,
-        GroupKind.EMPTY,
-    )
-    redo = 160 + sum(event[2] for event in body) if touches_innodb else 0
+    redo = 0 if kind in _WITHOUT_INNODB else 160 + sum([event[2] for event in body])
     return Group(None, -1, server_id, commit_ts, kind, tuple(body), min(redo, 1 << 20), xa_of)
 
 
 def _shapes(
     rng: Random, kind: GroupKind, rows_length: int | None, rows_count: int
 ) -> list[tuple[int, int, int]]:
-    begin = int(EventType.QUERY), int(QueryVerb.BEGIN), 74 + rng.randrange(8)
+    begin = _QUERY, _BEGIN, 74 + rng.randrange(8)
     if kind is GroupKind.INNODB:
-        return [
-            begin,
-            *_rows(rng, rows_length, rows_count),
-            (int(EventType.XID), _NONE, _XID_LENGTH),
-        ]
+        return [begin, *_rows(rng, rows_length, rows_count), _XID]
     if kind in (GroupKind.NON_TRANSACTIONAL, GroupKind.ROLLED_BACK):
         verb = QueryVerb.COMMIT if kind is GroupKind.NON_TRANSACTIONAL else QueryVerb.ROLLBACK
-        return [begin, *_rows(rng, rows_length, rows_count), (EventType.QUERY.value, int(verb), 75)]
+        return [begin, *_rows(rng, rows_length, rows_count), (_QUERY, int(verb), 75)]
     if kind is GroupKind.MIXED:
         return [
             begin,
             *_rows(rng, rows_length, rows_count),
             *_rows(rng, rows_length, rows_count),
-            (int(EventType.XID), _NONE, _XID_LENGTH),
+            _XID,
         ]
     if kind is GroupKind.EMPTY:
-        return [begin, (int(EventType.QUERY), int(QueryVerb.COMMIT), 75)]
+        return [begin, (_QUERY, int(QueryVerb.COMMIT), 75)]
     if kind is GroupKind.DDL:
-        return [(int(EventType.QUERY), int(QueryVerb.STATEMENT), rng.randrange(110, 300))]
+        return [(_QUERY, int(QueryVerb.STATEMENT), rng.randrange(110, 300))]
     if kind is GroupKind.XA_COMMIT:
-        return [(int(EventType.QUERY), int(QueryVerb.XA_COMMIT), 92)]
+        return [(_QUERY, int(QueryVerb.XA_COMMIT), 92)]
     if kind is GroupKind.XA_ROLLBACK:
-        return [(int(EventType.QUERY), int(QueryVerb.XA_ROLLBACK), 94)]
+        return [(_QUERY, int(QueryVerb.XA_ROLLBACK), 94)]
     if kind in (GroupKind.XA_PREPARE, GroupKind.XA_ONE_PHASE):
         return [
-            (int(EventType.QUERY), int(QueryVerb.XA_START), 98),
+            (_QUERY, int(QueryVerb.XA_START), 98),
             *_rows(rng, rows_length, rows_count),
-            (int(EventType.QUERY), int(QueryVerb.XA_END), 96),
+            (_QUERY, int(QueryVerb.XA_END), 96),
             (int(EventType.XA_PREPARE), _NONE, _XA_PREPARE_LENGTH),
         ]
     length = rows_length or rng.randrange(160, 900)
@@ -107,10 +101,10 @@ def _rows(rng: Random, rows_length: int | None, rows_count: int) -> list[tuple[i
     if rows_length is None and rng.random() < 0.06:  # binlog_format = STATEMENT
         return [
             (int(EventType.INTVAR), _NONE, _INTVAR_LENGTH),
-            (int(EventType.QUERY), int(QueryVerb.STATEMENT), rng.randrange(120, 200)),
+            (_QUERY, int(QueryVerb.STATEMENT), rng.randrange(120, 200)),
         ]
     rows = [
-        (int(EventType.TABLE_MAP), _NONE, rng.randrange(45, 70)),
+        (_TABLE_MAP, _NONE, rng.randrange(45, 70)),
         *((_ROWS[rng.randrange(3)], _NONE, rows_length or rng.randrange(40, 420)),) * rows_count,
     ]
     if rng.random() < 0.08:  # binlog_rows_query_log_events
