@@ -21,11 +21,13 @@ def oldest_read_view(trx_sys: TrxSys, persister: GtidPersister) -> int:
 
 def trx_purge_choose_next_log(trx_sys: TrxSys, limit: int) -> RollbackSegment | None:
     """The rollback segment whose history begins with the oldest undo log below the limit (I-6)."""
-    with_history = [segment for segment in trx_sys.segments if segment.history]
-    if not with_history:
-        return None
-    segment = min(with_history, key=lambda each: each.history[0].trx_no)
-    return segment if segment.history[0].trx_no < limit else None
+    chosen, oldest = None, limit
+    for segment in trx_sys.segments:
+        if segment.history:
+            number = segment.history[0].trx_no
+            if number < oldest:
+                chosen, oldest = segment, number
+    return chosen
 
 
 def purge(trx_sys: TrxSys, limit: int) -> int:

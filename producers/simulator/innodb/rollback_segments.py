@@ -142,4 +142,4 @@ class TrxSys:
 
     def history_length(self) -> int:
         """How many undo logs wait for purge."""
-        return sum(len(segment.history) for segment in self.segments)
+        return sum([len(segment.history) for segment in self.segments])

@@ -48,7 +48,7 @@ class TransactionEnd:
 def is_insert_only(group: Group) -> bool:
     """Tell whether a group only inserts rows: its insert undo is freed at its commit."""
     types = {event[0] for event in group.body}
-    return EventType.WRITE_ROWS in types and not types & _CHANGING_ROWS
+    return EventType.WRITE_ROWS in types and types.isdisjoint(_CHANGING_ROWS)
 
 
 def allocate_undo(trx_sys: TrxSys, session: SessionGtid) -> TransactionEnd:

@@ -75,9 +75,10 @@ class UndoLogHeader:
 
 def trx_undo_gtid_write(header: UndoLogHeader, desc: GtidDesc) -> None:
     """Write a GTID into the header, replacing the one of XA PREPARE if there is one."""
-    header.content[TRX_UNDO_FLAGS] |= TRX_UNDO_FLAG_GTID
-    header.content[TRX_UNDO_LOG_GTID_VERSION] = desc.version
-    header.content[TRX_UNDO_LOG_GTID:TRX_UNDO_LOG_HDR_SIZE] = desc.info
+    content = header.content
+    content[TRX_UNDO_FLAGS] |= TRX_UNDO_FLAG_GTID
+    content[TRX_UNDO_LOG_GTID_VERSION] = desc.version
+    content[TRX_UNDO_LOG_GTID:TRX_UNDO_LOG_HDR_SIZE] = desc.info
 
 
 def has_gtid(header: UndoLogHeader) -> bool:
