@@ -196,7 +196,7 @@ class Fleet:
 
     def schedule(self, ts: int, instance: Instance | None, act: Any, *args: Any) -> None:
         """Call ``act(fleet, *args)`` at ``ts``, or as soon as the instance is free then."""
-        self.clock.schedule(ts, instance, act, self, *args)
+        self.clock.push(ts, instance, act, (self, *args))
 
     def note_injection(self, fault: str, instance: Instance, **where: Any) -> None:
         """Remember what the fault did, for ``History.injected``."""

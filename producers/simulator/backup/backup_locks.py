@@ -114,8 +114,8 @@ def change_waits(instance: Instance, kind: GroupKind, again: Callable[[], None])
 
 def join(bus: Bus) -> None:
     """Changes wait for the table lock, what moves coordinates for the binlog lock."""
-    bus.connect(MAY_WRITE, lambda *change: not change_waits(*change))
-    bus.connect(MAY_MOVE, lambda *move: not coordinates_wait(*move))
+    bus.connect(MAY_WRITE, lambda instance, kind, again: not change_waits(instance, kind, again))
+    bus.connect(MAY_MOVE, lambda instance, again: not coordinates_wait(instance, again))
     bus.connect(COMMITS_ENDED, commits_ended)
 
 

@@ -50,7 +50,7 @@ def must_wait(instance: Instance, kind: GroupKind, again: Callable[[], None]) ->
 
 def join(bus: Bus) -> None:
     """Clients and appliers wait for the locks."""
-    bus.connect(MAY_EXECUTE, lambda *change: not must_wait(*change))
+    bus.connect(MAY_EXECUTE, lambda instance, kind, again: not must_wait(instance, kind, again))
 
 
 def forbids_purge(instance: Instance) -> bool:

@@ -39,6 +39,12 @@ class Clock:
 
         Calls of one moment are made in the order in which they were scheduled.
         """
+        self.push(ts, instance, act, args)
+
+    def push(
+        self, ts: int, instance: Blockable | None, act: Callable[..., None], args: tuple[Any, ...]
+    ) -> None:
+        """As ``schedule``, for who has the arguments together already."""
         heappush(self._calls, (ts, self._count, instance, act, args))
         self._count += 1
 
@@ -48,7 +54,7 @@ class Clock:
         while calls and calls[0][0] <= to_ts:
             ts, _, instance, act, args = heappop(calls)
             if instance is not None and instance.blocked_until > ts:
-                self.schedule(instance.blocked_until, instance, act, *args)
+                self.push(instance.blocked_until, instance, act, args)
                 continue
             self.now = ts
             act(*args)

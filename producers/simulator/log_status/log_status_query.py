@@ -233,7 +233,7 @@ class LogStatusQuery:
             return
         if not fleet.scenario.lock_steps:
             return
-        instance.journal.tick(_LOCK_US)
+        ts = instance.journal.tick(_LOCK_US)
         body: dict[str, Any] = {
             "collection_id": self._collection_id,
             "session": self._session,
@@ -244,4 +244,4 @@ class LogStatusQuery:
         reached = None if lsn is None else lsn()
         if reached is not None:
             body["lsn"] = reached
-        instance.journal.record(RecordType.COLLECTION, body)
+        instance.journal.server_record(RecordType.COLLECTION, body, ts=ts)
