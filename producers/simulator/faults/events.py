@@ -53,7 +53,7 @@ class FormatEventMissing(JournalFault):
         if not is_first or not self.is_due_in(instance_id):
             return (event,)
         self.mark_in(instance_id)
-        return (replace(event, type=_START_EVENT_V3),)
+        return (event._replace(type=_START_EVENT_V3),)
 
 
 class GroupLost(JournalFault):

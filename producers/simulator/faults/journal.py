@@ -5,8 +5,7 @@ The servers' own state stays as it is.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.values.binlog import WRAP
@@ -21,8 +20,7 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.world import World
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """An event on its way into the journal; ``fields`` are those of ``BlockBuilder.log_event``."""
 
     stream: Stream
@@ -31,7 +29,7 @@ class Event:
 
     def but(self, **changed: Any) -> Event:
         """The event with other fields."""
-        return replace(self, fields={**self.fields, **changed})
+        return self._replace(fields={**self.fields, **changed})
 
 
 class JournalFault(Fault):
