@@ -449,16 +449,18 @@ def _group_end(
     """
     if applied is None or relay.base_name != applied.base_name:
         return None
-    found = _source_end_at(relay, applied)
-    if found is None or executed is None or relay.source_base != executed.base_name:
+    if executed is None or relay.source_base != executed.base_name:
         return None
-    if found[0] < 1 or found[1] < 0:
+    found = _source_end_at(relay, applied)
+    if found is None:
+        return None
+    number, position = found
+    if number < 1 or position < 0:
         return GroupEnd(None, has_moved_on=False)
-    end = LogCoordinates(executed.base_name, *found)
-    if end.file_number == executed.file_number and (end.position - executed.position) % WRAP == 0:
-        end = executed
-    has_moved_on = end != executed and _has_moved_on(relay, applied, executed, read, end)
-    return GroupEnd(end, has_moved_on)
+    if number == executed.file_number and (position - executed.position) % WRAP == 0:
+        return GroupEnd(executed, has_moved_on=False)
+    end = LogCoordinates(executed.base_name, number, position)
+    return GroupEnd(end, _has_moved_on(relay, applied, executed, read, end))
 
 
 def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int] | None:

@@ -204,10 +204,10 @@ class GroupQueue:
     def at(self, file_number: int, position: int) -> tuple[int, ...] | None:
         """The group that ends at a position of the relay log, None if none does."""
         here, single = (file_number, position), self._single
-        if single and not self.is_full and _end(single[0]) <= here:
+        if single and not self.is_full and single[0][:2] <= here:
             # Each write of an applier asks: to join what is new to the rest would copy that.
-            index = bisect_left(single, here)
-            is_there = index < len(single) and _end(single[index]) == here
+            index = bisect_left(single, here)  # a group begins with where it ends
+            is_there = index < len(single) and single[index][:2] == here
             return single[index] if is_there else None
         for part in self._kept():
             if isinstance(part, PackedGroups) and _end(part.last) < here:
@@ -245,7 +245,7 @@ def _concatenated(parts: list[Rows]) -> Rows:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def _end(group: npt.NDArray[np.int64] | tuple[int, ...]) -> tuple[int, int]:
+def _end(group: npt.NDArray[np.int64]) -> tuple[int, int]:
     return int(group[Q_FILE]), int(group[Q_END])
 
 
