@@ -20,10 +20,10 @@ from tallystick.coordinates.values.binlog import (
     strip_directory,
 )
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
-from tallystick.coordinates.values.gtid import GtidSet, is_canonical_server_text
+from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 INTEGER_END = 2**63
 LENGTH_UNKNOWN = -1
@@ -363,16 +363,19 @@ class _Reader:
             self._read_replica_status(row)
         for row in self._rows(body, "replication_applier_status_by_worker", one_each=False):
             self._read_worker_status(row)
-        for channel, row in self._stored_rows(body, "slave_master_info"):
+        master_info = self._rows(body, "slave_master_info")
+        for channel, row in self._stored_rows(master_info):
             channel.is_gtid_only = _is_true(row.get("gtid_only"))
             channel.stored_read = self._stored(row, "source_log_name", "source_log_pos")
-        for channel, row in self._stored_rows(body, "slave_relay_log_info"):
+        relay_log_info = self._rows(body, "slave_relay_log_info")
+        for channel, row in self._stored_rows(relay_log_info):
             channel.stored_applied = self._stored(row, "relay_log_name", "relay_log_pos")
             channel.stored_executed = self._stored(row, "source_log_name", "source_log_pos")
         state.has_workers = isinstance(body.get("slave_worker_info"), list)
         for row in self._rows(body, "slave_worker_info", one_each=False):
             self._read_worker(row)
-        self._find_left_out(body)
+        self._find_left_out("slave_master_info", master_info)
+        self._find_left_out("slave_relay_log_info", relay_log_info)
         for name in self._doubled:
             # The channel is there, but nothing that the row says of it can be believed.
             state.channels[name] = ChannelState(name, is_listed=True)
@@ -401,28 +404,28 @@ class _Reader:
         return renamed
 
     def _stored_rows(
-        self, body: Mapping[str, Any], table: str
+        self, rows: Iterable[dict[str, Any]]
     ) -> Iterator[tuple[ChannelState, dict[str, Any]]]:
         """The rows of a repository, each with its channel.
 
         The group's plugin stores its channels before it opens them: a member that never had to
         catch up has group_replication_recovery in the tables and nowhere else.
         """
-        for row in self._rows(body, table):
+        for row in rows:
             name = str(row.get("channel_name", "")).lower()
             if name in self.state.channels or not name.startswith(GROUP_REPLICATION):
                 yield self._channel(name), row
 
-    def _find_left_out(self, body: Mapping[str, Any]) -> None:
+    def _find_left_out(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
         """Channels of the status that an info table lacks; without any row it may be unused."""
-        for table in ("slave_master_info", "slave_relay_log_info"):
-            rows = self._rows(body, table)
-            stored = {str(row.get("channel_name", "")).lower() for row in rows}
-            for name, channel in self.state.channels.items():
-                # Those of a group are made and removed by its plugin.
-                is_ours = channel.has_status and not name.startswith(GROUP_REPLICATION)
-                if rows and is_ours and name not in stored:
-                    channel.left_out_of += (table,)
+        if not rows:
+            return
+        stored = {str(row.get("channel_name", "")).lower() for row in rows}
+        for name, channel in self.state.channels.items():
+            # Those of a group are made and removed by its plugin.
+            is_ours = channel.has_status and not name.startswith(GROUP_REPLICATION)
+            if is_ours and name not in stored:
+                channel.left_out_of += (table,)
 
     def _read_replica_status(self, row: Mapping[str, Any]) -> None:
         name = str(row.get("channel_name") or "").lower()
@@ -543,7 +546,7 @@ class _Reader:
         except GtidSetParseError as error:
             self._unreadable_gtids(datum, text, str(error), channel)
             return None
-        if canonical and not is_canonical_server_text(text):
+        if canonical and not gtids.is_printed_as(text):
             self.state.problems.append(
                 Problem(ProblemKind.GTIDS_NOT_CANONICAL, datum, text, str(gtids), channel=channel)
             )

@@ -162,6 +162,10 @@ class GtidSet:
     def _print_long(gtids: GtidSet) -> str:
         return gtid_text.print_set(gtids._bounds)
 
+    def is_printed_as(self, text: str) -> bool:
+        """Return whether a server prints the set so: canonical, but for newlines after commas."""
+        return text.replace("\n", "") == str(self)
+
     def _is_small(self) -> bool:
         return len(self._bounds) <= FEW_GROUPS and not any(
             isinstance(bounds, np.ndarray) for bounds in self._bounds.values()
@@ -472,7 +476,7 @@ def is_canonical_server_text(text: str) -> bool:
         parsed = GtidSet.parse(text)
     except GtidSetParseError:
         return False
-    return text.replace("\n", "") == str(parsed)
+    return parsed.is_printed_as(text)
 
 
 def _from_flat(flat: Mapping[str, list[int]]) -> dict[str, Bounds]:
