@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from tallystick.coordinates.audit.comparison import (
     ChannelRow,
+    Evidence,
     MemberRow,
     RecoveryMade,
     at_any_time,
@@ -61,7 +62,6 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tallystick.coordinates.audit.comparison import Evidence
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.origins import InstanceOrigins
     from tallystick.coordinates.rules.between import Settled
@@ -74,6 +74,13 @@ ROWS_MAX = 4096
 
 A contradiction is found whenever that instance's journal comes: no check says that there is none.
 """
+_JUDGED_BY = {
+    evidence: [
+        (name, one.rule.name) for name, one in COMPARISONS.items() if one.evidence is evidence
+    ]
+    for evidence in get_args(Evidence)
+}
+"""By type of evidence: the predicates that take it, each with the name of its rule."""
 SETTLE_EVERY = 32
 """Server records of one instance after which a step decides what can be decided.
 
@@ -215,8 +222,8 @@ class FleetAudit:
         self, instance_id: str, channel: str | None, sources: tuple[str, ...], item: Evidence
     ) -> None:
         """Evidence waits for its sources, once for each rule that judges its type."""
-        for name, comparison in COMPARISONS.items():
-            if comparison.evidence is type(item) and comparison.rule.name not in self.disabled:
+        for name, rule in _JUDGED_BY[type(item)]:
+            if rule not in self.disabled:
                 key = QueueKey(name, instance_id, channel, sources)
                 queue = self.queues.get(key)
                 if queue is None:
@@ -238,12 +245,7 @@ class FleetAudit:
         self.reader.origins.forget_lowest()
 
     def _settle_queue(self, key: QueueKey, queue: Queue) -> None:
-        moved = self.reader.moved
-        if key.sources:
-            may_know_more = any(s[:2] != "i:" or s[2:] in moved for s in key.sources)
-        else:
-            may_know_more = bool(moved)
-        if not (queue.is_fresh or may_know_more):
+        if not (queue.is_fresh or self._may_know_more(key)):
             return
         queue.is_fresh = False
         decided = 0
@@ -257,6 +259,13 @@ class FleetAudit:
         surplus = queue.surplus()
         if surplus:
             self._expire_oldest(key, queue, surplus)
+
+    def _may_know_more(self, key: QueueKey) -> bool:
+        """Whether more may be known of what a queue waits for since the last time."""
+        moved = self.reader.moved
+        if not key.sources:
+            return bool(moved)
+        return any(s[:2] != "i:" or s[2:] in moved for s in key.sources)
 
     def _answer(
         self, key: QueueKey, queue: Queue, item: Evidence, *, is_overdue: bool = False

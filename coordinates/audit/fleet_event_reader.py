@@ -515,7 +515,7 @@ _min = np.minimum.reduce
 def _cut(event: FleetEvent, first_ts: int, count: int) -> tuple[FleetEvent, FleetEvent]:
     """A run of events as two: so many of a time, and those after them."""
     ends, group_event = event.arrays["event_ends"], event.arrays["group_event"]
-    groups = int(np.searchsorted(group_event, count))
+    groups = int(group_event.searchsorted(count))
     first = {name: column[:groups] for name, column in event.arrays.items()}
     later = {name: column[groups:] for name, column in event.arrays.items()}
     first["event_ends"], later["event_ends"] = ends[:count], ends[count:]

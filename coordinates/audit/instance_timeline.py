@@ -149,8 +149,10 @@ class InstanceTimeline(SidTable):
 
     def uuid_at(self, ts: int) -> str | None:
         """The `server_uuid` at `ts`; before the first report that one."""
-        known = self.uuids_until(ts)
-        return known[-1] if known else None
+        for identity in reversed(self.identities):
+            if identity.ts <= ts:
+                return identity.server_uuid
+        return self.identities[0].server_uuid if self.identities else None
 
     # The binary log grows
 

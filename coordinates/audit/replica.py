@@ -434,8 +434,10 @@ class Replica(SidTable):
 
     def source_uuid(self, key: str, ts: int) -> str | None:
         """Which server the source of a key was at `ts`, as its channels say; None not known."""
-        named = (one.server_uuid for one in reversed(self.named) if one.key == key and one.ts <= ts)
-        return next(named, None)
+        for one in reversed(self.named):
+            if one.key == key and one.ts <= ts:
+                return one.server_uuid
+        return None
 
     def is_gone(self, said: Mapping[str, Any]) -> bool:
         """Whether a row only names a removed channel: info tables may still hold its rows."""

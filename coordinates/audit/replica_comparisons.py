@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.audit.comparison import (
@@ -152,13 +151,15 @@ class ReplicaComparisons:
     ) -> None:
         """Queue what a row shows of an instance as a member of its cluster."""
         timeline, assigned = member.timeline, member.replica.assigned
-        own = ((executed - assigned).restrict(name) for name in timeline.uuids_until(at.ts))
+        numbered, own = executed - assigned, GtidSet.EMPTY
+        for server_uuid in timeline.uuids_until(at.ts):
+            own = own | numbered.restrict(server_uuid)
         row = MemberRow(
             timeline.instance_id,
             at,
             executed,
             assigned,
-            GtidSet(chain.from_iterable(own)),
+            own,
             any(channel.has_source for channel in channels),
             timeline.cluster,
             timeline.group_uuid,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -27,7 +28,7 @@ from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 FIRST_POSITION = 4
 HEADER_EVENTS = 2
@@ -150,8 +151,8 @@ class BinlogFile:
         if self._known_index is None:
             self._known_index = _Index(
                 np.array([part.last for part in self._packed], dtype=np.int64),
-                np.cumsum([0, *(part.event_count for part in self._packed)]),
-                np.cumsum([0, *(part.group_count for part in self._packed)]),
+                _before(part.event_count for part in self._packed),
+                _before(part.group_count for part in self._packed),
                 sum(part.byte_count for part in self._packed),
             )
         return self._known_index
@@ -363,6 +364,11 @@ class _Index(NamedTuple):
     events: IntArray
     groups: IntArray
     byte_count: int
+
+
+def _before(counts: Iterable[int]) -> IntArray:
+    """How many are before each part, and before what follows the last."""
+    return np.array([0, *accumulate(counts)], dtype=np.int64)
 
 
 def _by_part(
