@@ -435,7 +435,7 @@ def _channel_journal_side(evidence: ChannelEvidence) -> dict[str, Any]:
 
 
 def _journal_side(evidence: RowEvidence, server: Server) -> dict[str, Any]:
-    missing = evidence.lag.missing()
+    missing = evidence.lag.missing
     return {
         "journal_gtid_set": _text(evidence.lag.journal_gtid_set),
         "commit_lag": None if missing is None else missing.count(),
@@ -472,13 +472,14 @@ def _previous_side(evidence: RowEvidence) -> dict[str, Any]:
 
 def _checked(checks: RowChecks, channel: str | None) -> dict[str, Any]:
     found = checks.of(channel)
+    outcomes = {check.outcome for check in found}
     verdict = Verdict.CONSISTENT
-    if any(check.outcome is Outcome.BROKEN for check in found):
+    if Outcome.BROKEN in outcomes:
         verdict = Verdict.INCONSISTENT
     elif (
-        all(check.outcome is Outcome.UNDECIDED for check in found)
+        Outcome.HOLDS not in outcomes
         or checks.is_undecided(*REQUIRED_FOR_CONSISTENT, channel=channel)
-        or any(check.reason in NOT_CONSISTENT for check in found)
+        or not NOT_CONSISTENT.isdisjoint([check.reason for check in found])
     ):
         verdict = Verdict.UNDECIDED
     return {"verdict": verdict.value, "checks": found}

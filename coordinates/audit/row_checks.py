@@ -31,13 +31,14 @@ class RowChecks:
 
     def take(self, rule: Rule, answer: RowAnswer, channel: str | None = None) -> None:
         """Write down what a rule answers about the row."""
-        if rule.name in self.reporter.disabled or isinstance(answer, NotApplicable):
+        name = rule.name
+        if isinstance(answer, NotApplicable) or name in self.reporter.disabled:
             return
         checks = self._checks.setdefault(channel, {})
-        known = checks.get(rule.name)
+        known = checks.get(name)
         if isinstance(answer, Holds):
             if known is None:
-                checks[rule.name] = _kept(rule.name)
+                checks[name] = _kept(name)
         elif isinstance(answer, Broken):
             self.reporter.broken(
                 rule,
@@ -48,9 +49,9 @@ class RowChecks:
             )
             self._has_broken = True
             if known is None or known.outcome is not Outcome.BROKEN:
-                checks[rule.name] = Check(rule.name, Outcome.BROKEN, answer.case, answer.data)
+                checks[name] = Check(name, Outcome.BROKEN, answer.case, answer.data)
         elif known is None or known.outcome is Outcome.HOLDS:
-            checks[rule.name] = Check(rule.name, Outcome.UNDECIDED, answer.reason.code, answer.data)
+            checks[name] = Check(name, Outcome.UNDECIDED, answer.reason.code, answer.data)
 
     def ask(self, rules: Iterable[Rule], evidence: Any, channel: str | None = None) -> None:
         """Ask rules on rows in their order, and write down what they answer."""
@@ -68,7 +69,8 @@ class RowChecks:
 
     def of(self, channel: str | None) -> tuple[Check, ...]:
         """All checks of one subject, by the names of their rules."""
-        return tuple(check for _, check in sorted(self._checks.get(channel, {}).items()))
+        checks = self._checks.get(channel, {})
+        return tuple([checks[name] for name in sorted(checks)])
 
     def _is_any(self, outcome: Outcome, rules: Iterable[Rule], channel: str | None) -> bool:
         checks = self._checks.get(channel)

@@ -288,7 +288,7 @@ def _is_named(executed: ExecutedEvidence, evidence: LagEvidence) -> bool:
     """Whether another rule says of what is missing that it is: a set that fell, or a hole."""
     gtids, previous = executed.gtid_executed, executed.previous_gtid_executed
     has_fallen = gtids is not None and previous is not None and not previous <= gtids
-    missing = evidence.missing() or GtidSet.EMPTY
+    missing = evidence.missing or GtidSet.EMPTY
     known = evidence.known_holes | evidence.late_recovered | evidence.lost
     return has_fallen or not missing.isdisjoint(known | evidence.holes()[0])
 
@@ -364,6 +364,8 @@ def _lost_from_log(row: Row) -> GtidSet:
         return GtidSet.EMPTY
     logged = binlog.logged.freeze()
     lost = (purged - before - logged - row.baselines.assigned).restrict(own)
+    if not lost:
+        return lost
     kept = (logged - purged).restrict(own)
     oldest = {sid: first for sid, first, _ in reversed(list(kept))}
     return GtidSet.from_bounds(

@@ -166,7 +166,7 @@ def _follow_log_bin(row: Row) -> None:
 
 
 def _note_tear(row: Row, lag: LagEvidence) -> None:
-    missing = lag.missing()
+    missing = lag.missing
     if missing and not row.server.is_atomic:
         row.checks.reporter.note(
             ObservationCode.LOG_STATUS_TEAR,
@@ -198,7 +198,7 @@ def _accept_position(row: Row, evidence: PositionEvidence) -> None:
 
 
 def _remember_lag(row: Row, evidence: LagEvidence) -> None:
-    history, executed, missing = row.baselines, evidence.gtid_executed, evidence.missing()
+    history, executed, missing = row.baselines, evidence.gtid_executed, evidence.missing
     if executed is None or missing is None:
         return
     history.known_holes = history.known_holes - executed
@@ -242,7 +242,7 @@ def _note_free_gnos(row: Row, executed: GtidSet) -> None:
     GTID_NEXT has skipped them, or a session had them and gave them back.
     """
     free, owned, history = row.binlog.free_own_gnos(), row.state.owned, row.baselines
-    if free is None or owned is None or _receives_own(row):
+    if free is None or owned is None or not (free or history.free_gnos) or _receives_own(row):
         return
     free = free - executed - owned - (row.state.purged or GtidSet.EMPTY)
     fresh, history.free_gnos = free - history.free_gnos, free

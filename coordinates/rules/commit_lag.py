@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -86,6 +86,7 @@ class LagEvidence:
         late_recovered: Missing groups that this row shows as not recovered.
         due: What was missing at a row ``SETTLE_US`` or more ago.
         lost: Of it, what was reported.
+        missing: What is logged and not executed.
     """
 
     gtid_executed: GtidSet | None
@@ -98,8 +99,14 @@ class LagEvidence:
     late_recovered: GtidSet = GtidSet.EMPTY
     due: GtidSet = GtidSet.EMPTY
     lost: GtidSet = GtidSet.EMPTY
+    missing: GtidSet | None = field(init=False)
 
     scope: ClassVar = "instance"
+
+    def __post_init__(self) -> None:
+        logged, executed = self.journal_gtid_set, self.gtid_executed
+        missing = None if logged is None or executed is None else logged - executed
+        object.__setattr__(self, "missing", missing)
 
     @classmethod
     def from_columns(cls, columns: Mapping[str, Any]) -> LagEvidence:
@@ -110,15 +117,9 @@ class LagEvidence:
             commit_lag_max=cells.integer(columns, "commit_lag_max"),
         )
 
-    def missing(self) -> GtidSet | None:
-        """What is logged and not executed."""
-        if self.gtid_executed is None or self.journal_gtid_set is None:
-            return None
-        return self.journal_gtid_set - self.gtid_executed
-
     def holes(self) -> tuple[GtidSet, int]:
         """Missing groups before the last executed one, and the index of that one; -1 none."""
-        missing = self.missing()
+        missing = self.missing
         if missing is None or self.groups is None:
             return GtidSet.EMPTY, -1
         waiting = missing - self.known_holes - self.late_recovered
@@ -131,7 +132,7 @@ class LagEvidence:
 
     def never_executed(self) -> tuple[GtidSet, GtidSet]:
         """What is due: before the last executed group, and after it, where commits stand still."""
-        missing = self.missing()
+        missing = self.missing
         if missing is None:
             return GtidSet.EMPTY, GtidSet.EMPTY
         due = (self.due & missing) - self.lost
@@ -188,7 +189,7 @@ class LagEvidence:
 )
 def commit_lag_bounded(e: LagEvidence) -> RowAnswer:
     """Holes that were reported are not in flight."""
-    missing = e.missing()
+    missing = e.missing
     if missing is None:
         return Undecided(LOGGED_UNKNOWN)
     if e.commit_lag_max is None:
@@ -245,7 +246,7 @@ def commit_lag_bounded(e: LagEvidence) -> RowAnswer:
 )
 def commit_lag_is_suffix(e: LagEvidence) -> RowAnswer:
     """What is missing before the last executed group is a hole."""
-    missing = e.missing()
+    missing = e.missing
     if missing is None:
         return Undecided(LOGGED_UNKNOWN)
     waiting = missing - e.known_holes - e.late_recovered
@@ -308,7 +309,7 @@ def commit_lag_is_suffix(e: LagEvidence) -> RowAnswer:
 )
 def logged_eventually_executed(e: LagEvidence) -> RowAnswer:
     """Where nothing logged after the missing groups is executed either, commits wait."""
-    missing = e.missing()
+    missing = e.missing
     if missing is None:
         return Undecided(LOGGED_UNKNOWN)
     lost, in_flight = e.never_executed()
