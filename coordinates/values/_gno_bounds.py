@@ -71,6 +71,18 @@ def from_arrays(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> Bounds:
     return pack(bounds)
 
 
+def from_ascending(gnos: NDArray[np.int64]) -> Bounds:
+    """Build the boundaries of one GNO or more in ascending order, maybe repeated."""
+    cuts = (gnos[1:] - gnos[:-1] > 1).nonzero()[0]
+    if not len(cuts):
+        return (int(gnos[0]), int(gnos[-1]) + 1)
+    bounds = np.empty(2 * len(cuts) + 2, dtype=np.int64)
+    bounds[0], bounds[-1] = gnos[0], gnos[-1] + 1
+    bounds[1:-1:2] = gnos[cuts] + 1
+    bounds[2::2] = gnos[cuts + 1]
+    return pack(bounds)
+
+
 def as_array(bounds: Bounds) -> NDArray[np.int64]:
     return bounds if isinstance(bounds, np.ndarray) else np.array(bounds, dtype=np.int64)
 

@@ -212,7 +212,7 @@ class GtidSet:
         gnos = _require_gnos(gnos)
         if not len(gnos):
             return cls.EMPTY
-        return cls._of({sid: gno_bounds.from_arrays(*_runs(np.sort(gnos, kind="stable")))})
+        return cls._of({sid: gno_bounds.from_ascending(np.sort(gnos, kind="stable"))})
 
     @classmethod
     def from_groups(
@@ -238,15 +238,16 @@ class GtidSet:
             for at, gno in zip(index.tolist(), gnos.tolist(), strict=True):
                 flat.setdefault(gtid_text.read_sid(sids[at]), []).extend((gno, gno + 1))
             return cls._of(_from_flat(flat))
-        is_sorted = not (index[1:] != index[:-1]).any() and not (gnos[1:] < gnos[:-1]).any()
-        if not is_sorted:
-            order = np.lexsort((gnos, index))
-            index, gnos = index[order], gnos[order]
+        if not (index[1:] != index[:-1]).any() and not (gnos[1:] < gnos[:-1]).any():
+            sid = gtid_text.read_sid(sids[int(index[0])])
+            return cls._of({sid: gno_bounds.from_ascending(gnos)})
+        order = np.lexsort((gnos, index))
+        index, gnos = index[order], gnos[order]
         cuts = np.concatenate(([0], (index[1:] != index[:-1]).nonzero()[0] + 1, [len(index)]))
         found: dict[str, Bounds] = {}
         for begin, end in zip(cuts[:-1].tolist(), cuts[1:].tolist(), strict=True):
             sid = gtid_text.read_sid(sids[int(index[begin])])
-            bounds = gno_bounds.from_arrays(*_runs(gnos[begin:end]))
+            bounds = gno_bounds.from_ascending(gnos[begin:end])
             found[sid] = gno_bounds.union(found[sid], bounds) if sid in found else bounds
         return cls._of(dict(sorted(found.items())))
 
@@ -481,14 +482,6 @@ def is_canonical_server_text(text: str) -> bool:
 
 def _from_flat(flat: Mapping[str, list[int]]) -> dict[str, Bounds]:
     return {sid: gno_bounds.from_pairs(flat[sid]) for sid in sorted(flat)}
-
-
-def _runs(ascending: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cut ascending GNOs, maybe repeated, into runs without a hole; ends exclusive."""
-    cuts = (ascending[1:] - ascending[:-1] > 1).nonzero()[0]
-    starts = ascending[np.concatenate(([0], cuts + 1))]
-    ends = ascending[np.concatenate((cuts, [len(ascending) - 1]))] + 1
-    return starts, ends
 
 
 def _require_gno(gno: int) -> int:
