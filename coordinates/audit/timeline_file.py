@@ -39,8 +39,8 @@ _EVENT_BYTES = 28
 """Bytes of an event that is not packed, at the most."""
 
 
-# As the method of arrays, but without a call of Python's.
-_min = np.minimum.reduce
+# As the methods of arrays, but without a call of Python's.
+_min, _max = np.minimum.reduce, np.maximum.reduce
 
 
 class PositionKind(Enum):
@@ -276,10 +276,14 @@ class BinlogFile:
         if not is_whole and not self.is_known(np.array([position]))[0]:
             return PositionKind.UNKNOWN
         part = int(self._index().last.searchsorted(position))
-        ends = self._part(part).ends
+        ends, groups = self._part(part)
         at = int(ends.searchsorted(position))
         if at == len(ends) or ends[at] != position:
             return PositionKind.BEYOND if position > self.end else PositionKind.INSIDE_EVENT
+        # What is named ends a group, as a rule: that is seen without the group's number.
+        group = int(groups.event.searchsorted(at))
+        if group < len(groups.event) and ends[groups.event[group]] == position:
+            return PositionKind.GROUP_END
         return self._kind_of_event(int(self._index().events[part]) + at, position, limit)
 
     def _kind_of_event(self, index: int, position: int, limit: int) -> PositionKind:
@@ -375,10 +379,14 @@ def _by_part(
     bounds: IntArray, values: npt.NDArray[Any], side: Literal["left", "right"]
 ) -> Iterator[tuple[int, Any]]:
     """The parts that values belong to, each with which of them."""
-    if not len(bounds) or not len(values) or _min(values) > bounds[-1]:
+    if not len(bounds) or not len(values):
         yield len(bounds), slice(None)
         return
     parts = bounds.searchsorted(values, side)
+    first = int(_min(parts))
+    if first == _max(parts):
+        yield first, slice(None)
+        return
     for part in np.flatnonzero(np.bincount(parts)).tolist():
         yield part, parts == part
 
