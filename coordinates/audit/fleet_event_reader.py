@@ -119,9 +119,10 @@ class FleetEventReader:
 
     def is_repeated(self, event: FleetEvent) -> bool:
         """Whether an event tells nothing but the time, as did the last ones of its instance."""
+        if event.kind is not FleetEventKind.TIME:
+            return False
         timeline = self.timelines.get(event.instance_id)
-        is_quiet = timeline is not None and timeline.heartbeats == HEARTBEATS_MAX
-        return is_quiet and event.kind is FleetEventKind.TIME
+        return timeline is not None and timeline.heartbeats == HEARTBEATS_MAX
 
     def take(self, event: FleetEvent) -> None:
         """The next event of its instance's journal."""

@@ -167,7 +167,7 @@ def format_log_file_name(base_name: str, file_number: int) -> str:
 
 def strip_directory(path: str) -> str:
     """Take the file name off a path: info tables and index files have `./relay-bin.000001`."""
-    return re.split(r"[/\\]", path)[-1]
+    return path.replace("\\", "/").rpartition("/")[2]
 
 
 def log_pos_field(end: int) -> int:

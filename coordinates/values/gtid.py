@@ -81,9 +81,10 @@ class GtidSet:
 
     __slots__ = ("_bounds", "_hash", "_text")
     _bounds: dict[str, Bounds]
-    _hash: int | None
+    _hash: int
+    """Only once it was asked for."""
     _text: str
-    """Only once it was asked for, and is short."""
+    """The same, and only if it is short."""
 
     EMPTY: ClassVar[GtidSet]
 
@@ -95,14 +96,12 @@ class GtidSet:
                 raise CoordinateError(f"reversed interval {first}-{last} of {sid!r}")
             flat.setdefault(gtid_text.read_sid(sid), []).extend((start, end))
         object.__setattr__(self, "_bounds", _from_flat(flat))
-        object.__setattr__(self, "_hash", None)
 
     @classmethod
     def _of(cls, bounds: dict[str, Bounds]) -> GtidSet:
         """Wrap what is canonical already: sids ascending, no empty boundaries."""
         made = cls.__new__(cls)
         object.__setattr__(made, "_bounds", bounds)
-        object.__setattr__(made, "_hash", None)
         return made
 
     # Reading and printing
@@ -144,7 +143,7 @@ class GtidSet:
             GtidSetParseError: The text without owners is no GTID set.
         """
         text = gtid_text.blank_owners(gtid_text.require_text(text, "@@gtid_owned"))
-        return cls._read(text, tags)
+        return cls.parse(text, tags)
 
     def __str__(self) -> str:
         try:
@@ -345,9 +344,9 @@ class GtidSet:
         if bounds is None:
             return np.zeros(len(first), dtype=np.bool_)
         numbers = gno_bounds.as_array(bounds)
-        index = np.searchsorted(numbers, first, side="right")
+        index = numbers.searchsorted(first, "right")
         is_in: NDArray[np.bool_] = (index & 1).astype(np.bool_)
-        is_in &= np.searchsorted(numbers, last, side="right") == index
+        is_in &= numbers.searchsorted(last, "right") == index
         return is_in
 
     # Algebra
@@ -411,13 +410,15 @@ class GtidSet:
         )
 
     def __hash__(self) -> int:
-        if self._hash is None:
+        try:
+            return self._hash
+        except AttributeError:
             parts = tuple(
                 (sid, bounds.tobytes() if isinstance(bounds, np.ndarray) else bounds)
                 for sid, bounds in self._bounds.items()
             )
             object.__setattr__(self, "_hash", hash(parts))
-        return self._hash  # type: ignore[return-value]  # just filled
+            return self._hash
 
     def __le__(self, other: GtidSet) -> bool:
         if not isinstance(other, GtidSet):
