@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from enum import Enum
+from functools import cache
 from typing import Any, NamedTuple
 
 
@@ -78,6 +79,12 @@ class Check:
     def from_dict(cls, values: Mapping[str, Any]) -> Check:
         """Inverse of ``to_dict``."""
         return cls(**{**values, "outcome": Outcome(values["outcome"])})
+
+
+@cache
+def held(rule: str) -> Check:
+    """The one check of a rule that holds: most checks are."""
+    return Check(rule, Outcome.HOLDS)
 
 
 class SubjectCheck(NamedTuple):

@@ -22,6 +22,7 @@ from tallystick.coordinates.results import (
     Outcome,
     SubjectCheck,
     Verdict,
+    held,
 )
 from tallystick.coordinates.rules.catalogue import COMPARISONS, RULES
 from tallystick.coordinates.rules.identity import instances_of
@@ -165,7 +166,7 @@ class CollectionChecks:
             if reason:
                 checks.append(Check(name, Outcome.UNDECIDED, reason))
             elif is_known:
-                checks.append(Check(name, Outcome.HOLDS))
+                checks.append(held(name))
             else:
                 checks.append(Check(name, Outcome.UNDECIDED, why.code))
         return checks

@@ -32,7 +32,7 @@ from tallystick.coordinates.audit.needed_logs import forget_what_all_have_passed
 from tallystick.coordinates.audit.observer_clock import TOLERANCE_US, ahead, is_one_clock
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
-from tallystick.coordinates.results import Check, Outcome
+from tallystick.coordinates.results import Check, Outcome, held
 from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
     ANOTHER_SERVER,
@@ -386,7 +386,7 @@ class FleetAudit:
         if isinstance(answer, StillBroken):
             self.collector.check(subject, Check(rule.name, Outcome.BROKEN))
         elif comparison.leaves_undecided and isinstance(answer, Holds):
-            self.collector.check(subject, Check(rule.name, Outcome.HOLDS))
+            self.collector.check(subject, held(rule.name))
         elif isinstance(answer, Undecided) and comparison.is_left_by(answer):
             self._leave_undecided(key, item, answer)
             if not queue.is_reported(answer):
@@ -559,7 +559,7 @@ def _origins_checked(instance: InstanceOrigins | None, at: JournalPosition) -> C
         forgotten = Undecided(ORIGINS_FORGOTTEN, gtids=otherwise)
         return Check(name, Outcome.UNDECIDED, forgotten.reason.code, forgotten.data)
     if instance is None or not instance.has_unknown:
-        return Check(name, Outcome.HOLDS)
+        return held(name)
     data = {"field": "original_commit_timestamp"}
     return Check(name, Outcome.UNDECIDED, FIELD_NOT_GIVEN.code, data)
 

@@ -20,6 +20,10 @@ _OVERHEAD = 768
 """Bytes of the objects around the arrays of one packed part."""
 
 
+# As the functions, but without a call of Python's.
+_min, _max = np.minimum.reduce, np.maximum.reduce
+
+
 class BinlogGroups(NamedTuple):
     """Complete groups in the order of the log: index of the event that ends each, and its GTID."""
 
@@ -126,7 +130,7 @@ class PackedEvents:
         """Pack one event or more."""
         ends, groups = events
         steps = ends[1:] - ends[:-1]
-        low, high = (np.min_scalar_type(f(steps, initial=0)) for f in (np.min, np.max))
+        low, high = (np.min_scalar_type(f(steps, initial=0)) for f in (_min, _max))
         ends_group = np.zeros(len(ends), dtype=np.bool_)
         ends_group[groups.event] = True
         runs = events.runs()

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.results import Check, Outcome
+from tallystick.coordinates.results import Check, Outcome, held
 from tallystick.coordinates.rules.outcomes import Broken, Holds, NotApplicable
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ class RowChecks:
         known = checks.get(name)
         if isinstance(answer, Holds):
             if known is None:
-                checks[name] = _kept(name)
+                checks[name] = held(name)
         elif isinstance(answer, Broken):
             self.reporter.broken(
                 rule,
@@ -81,9 +80,3 @@ class RowChecks:
             if check is not None and check.outcome is outcome:
                 return True
         return False
-
-
-@cache
-def _kept(rule: str) -> Check:
-    """The one check of a rule that holds: most checks are."""
-    return Check(rule, Outcome.HOLDS)
