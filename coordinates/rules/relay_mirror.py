@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tallystick.coordinates.audit.comparison import QueuedRun
-    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.packed_events import GroupColumns
     from tallystick.coordinates.audit.timeline_file import BinlogFile
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
@@ -162,10 +161,7 @@ def relay_mirrors_source(queued: GroupsQueued, against: Against) -> Compared:
         return Waiting(NOT_REACHED)
     if memory.lineage != state.lineage:
         memory = replace(memory, lineage=state.lineage, last=None, high=None)
-    upstreams = against.fleet.upstreams([source], queued.at.ts)
-    own = queued.server_uuid
-    is_ring = own is not None and any(u.uuid_at(queued.at.ts) == own for u in upstreams)
-    mirror = _Mirror(queued, source, state, memory, is_ring=is_ring)
+    mirror = _Mirror(queued, against, state, memory)
     for run in queued.runs:
         mirror.follow(run)
     found = mirror.found()
@@ -183,17 +179,11 @@ class _Mirror:
     """One walk along what a channel has queued."""
 
     def __init__(
-        self,
-        queued: GroupsQueued,
-        source: InstanceTimeline,
-        state: Snapshot,
-        memory: Memory,
-        *,
-        is_ring: bool,
+        self, queued: GroupsQueued, against: Against, state: Snapshot, memory: Memory
     ) -> None:
         self.queued = queued
-        self.is_ring = is_ring
-        self.source = source
+        self.fleet = against.fleet
+        self.source = against.source
         self.state = state
         self.reported = memory.reported
         self.last = memory.last
@@ -228,9 +218,9 @@ class _Mirror:
             # Of the log that they were queued from nothing may be known: they are held against
             # this one only in so far as they are in it.
             self._doubt(run.part(0, doubtful))
-            run = run.part(doubtful, len(run.ends))
-            if not len(run.ends):
+            if doubtful >= len(run.ends):
                 return
+            run = run.part(doubtful, len(run.ends))
         file = self._file_of(run)
         if file is None:
             self.last = self.high = None
@@ -413,13 +403,20 @@ class _Mirror:
         gtids, groups = self._missing(number, file, absent)
         named = groups.sid >= 0
         # An anonymous group that is not there may be one whose position is not known.
-        anonymous = not (named_only or named.all() or self.is_ring or self.has_unmatched)
+        anonymous = not (named_only or named.all() or self.has_unmatched or self._is_ring())
         if not gtids and not anonymous:
             return
         self.omitted = self.omitted | gtids
         self.omitted_anonymous |= anonymous
         if self.omitted_at is None:
             self.omitted_at = number, int(groups.end[named.argmax() if named_only else 0])
+
+    def _is_ring(self) -> bool:
+        """Whether the replica is a source of its source, directly or not."""
+        own, ts = self.queued.server_uuid, self.queued.at.ts
+        if own is None:
+            return False
+        return any(u.uuid_at(ts) == own for u in self.fleet.upstreams([self.source], ts))
 
     def _missing(
         self, number: int, file: BinlogFile, absent: IntArray
