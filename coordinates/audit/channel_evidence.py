@@ -53,7 +53,8 @@ if TYPE_CHECKING:
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
 # Plain numbers: an array looks through a member's class for what it might do with arrays.
-_XID, _GROUP = int(EventType.XID), int(Mark.GROUP)
+_XID, _ROTATE, _QUERY = int(EventType.XID), int(EventType.ROTATE), int(EventType.QUERY)
+_NOTHING, _GROUP, _FRAMING = int(Mark.NOTHING), int(Mark.GROUP), int(Mark.FRAMING)
 _NONE = GtidSet.EMPTY
 _OF_SOURCE = np.zeros(len(Mark), dtype=bool)
 """By mark: whether the event is copied from the source's groups."""
@@ -386,8 +387,8 @@ def _worker_in(
         values["relay_end"] = relay.end_coordinates if is_again else None
     elif relay.window.covers(at.file_number, at.position):
         found = relay.window.find_end(at.file_number, at.position)
-        mark = Mark.NOTHING if found is None else relay.window.rows()[found][MARK]
-        values["ends_no_group"] = mark == Mark.NOTHING
+        mark = _NOTHING if found is None else int(relay.window.rows()[found][MARK])
+        values["ends_no_group"] = mark == _NOTHING
     if relay.source_base != source.base_name:
         return values
     groups = relay.queue.rows()
@@ -471,7 +472,7 @@ def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int
     if found is None:
         return None
     row = relay.window.rows()[found]
-    if (row[MARK], row[TYPE]) != (Mark.FRAMING, EventType.ROTATE):
+    if row[MARK] != _FRAMING or row[TYPE] != _ROTATE:
         return None
     return int(row[SOURCE_FILE]), int(row[SOURCE_END])
 
@@ -521,7 +522,7 @@ def _is_next_statement(relay: RelayReader, stored: LogCoordinates, applied: LogC
     """Whether the stored coordinates end the one group after the applied ones, a statement."""
     groups = relay.queue.until(stored.file_number, stored.position)
     more = len(groups) - relay.queue.count_until(applied.file_number, applied.position)
-    return more == 1 and int(groups[-1][Q_TYPE]) == EventType.QUERY
+    return more == 1 and int(groups[-1][Q_TYPE]) == _QUERY
 
 
 def _tells_commits(row: Row, state: ChannelState, history: ChannelBaselines) -> bool:

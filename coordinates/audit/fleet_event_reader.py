@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -522,9 +522,10 @@ def _cut(event: FleetEvent, first_ts: int, count: int) -> tuple[FleetEvent, Flee
     first["event_ends"], later["event_ends"] = ends[:count], ends[count:]
     later["group_event"] = later["group_event"] - count
     body = {**event.body, "start": int(ends[count - 1]), "first_ts": None}
+    where = event.kind, event.instance_id, event.epoch, event.sequence
     return (
-        replace(event, ts=first_ts, arrays=first),
-        replace(event, body=body, arrays=later),
+        FleetEvent(*where, first_ts, event.body, first),
+        FleetEvent(*where, event.ts, body, later),
     )
 
 

@@ -207,8 +207,9 @@ def _may_be_former(name: str, row: ChannelRow | ImageChannel) -> bool:
 
 
 def _is_wrong(kind: PositionKind, name: str) -> bool:
-    wrong = {PositionKind.BEYOND, PositionKind.INSIDE_EVENT}
-    return kind in wrong or (kind is PositionKind.EVENT_END and name == "executed")
+    if kind is PositionKind.EVENT_END:
+        return name == "executed"
+    return kind is PositionKind.BEYOND or kind is PositionKind.INSIDE_EVENT
 
 
 def _may_be_ignored(kind: PositionKind, row: ChannelRow | ImageChannel, against: Against) -> bool:
