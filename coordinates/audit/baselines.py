@@ -157,7 +157,10 @@ class Baselines:
 
     def channel(self, name: str) -> ChannelBaselines:
         """The channel's history, begun when new."""
-        return self.channels.setdefault(name, ChannelBaselines(is_filtered=self.may_filter))
+        history = self.channels.get(name)
+        if history is None:
+            history = self.channels[name] = ChannelBaselines(is_filtered=self.may_filter)
+        return history
 
     @property
     def has_row_since_start(self) -> bool:

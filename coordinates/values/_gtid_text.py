@@ -68,7 +68,7 @@ def require_text(text: object, what: str) -> str:
     """
     if not isinstance(text, str):
         raise TypeError(f"{what} must be str, not {type(text).__name__}")
-    return text.partition("\0")[0]
+    return text.partition("\0")[0] if "\0" in text else text
 
 
 def read_set(text: str, *, tags: bool) -> dict[str, list[int]]:
