@@ -286,15 +286,11 @@ class InstanceState:
         state = row.state
         if state is None:
             return True
-        here = self.end_of_binlog()
-        position = state.position
-        if (
-            position is not None
-            and here is not None
-            and here.base_name == position.base_name
-            and here < position
-        ):
-            return False
+        position, binlog = state.position, self.binlog
+        if position is not None and binlog.base_name == position.base_name and binlog.end >= 0:
+            here = binlog.file_number, binlog.end
+            if here < (position.file_number, position.position):
+                return False
         for name, channel in state.channels.items():
             relay = self.relays.get(name)
             flushed = channel.relay
