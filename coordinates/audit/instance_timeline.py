@@ -525,7 +525,7 @@ class InstanceTimeline(SidTable):
 
     def was_lost_before_answer(self, ts: int) -> bool:
         """Whether the states since `ts` end at a loss, so that waiting brings nothing."""
-        first = next(self.states.since(ts), None)
+        first = self.states.first_since(ts)
         return first is not None and first.losses != self.loss_count
 
     def file_at(

@@ -68,7 +68,7 @@ class Named(NamedTuple):
 
 def _position(source: InstanceTimeline, named: Named) -> LogPosition | None:
     """Where that is in the source's log; None if it is of another one."""
-    state = next(source.states.since(named.ts), None)
+    state = source.states.first_since(named.ts)
     if state is None:
         return source.lineage, named.file_number, named.position
     if named.base_name != state.base_name or is_older_than_lineage(named.since_ts, state):

@@ -127,6 +127,11 @@ class States:
         """Take back the last `add`."""
         self._snapshots.pop()
 
+    def first_since(self, ts: int) -> Snapshot | None:
+        """The first snapshot at or after `ts`."""
+        at = bisect_left(self._snapshots, ts, key=_ts)
+        return self._snapshots[at] if at < len(self._snapshots) else None
+
     def since(self, ts: int) -> Iterator[Snapshot]:
         """The first snapshot at or after `ts`, and those after it up to the next loss."""
         at = bisect_left(self._snapshots, ts, key=_ts)

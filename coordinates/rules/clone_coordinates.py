@@ -243,7 +243,7 @@ def _donor_file(
     clone: CloneMade, donor: InstanceTimeline
 ) -> tuple[Snapshot, BinlogFile] | Waiting | Undecided:
     """The donor as it was, and the file that the clone names."""
-    state = next(donor.states.since(clone.at.ts), None)
+    state = donor.states.first_since(clone.at.ts)
     if state is None:
         return Waiting(NOT_REACHED)
     if clone.clone_ts <= state.log_since_ts:

@@ -83,7 +83,7 @@ _SERVER_ID = (
 def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
     """A replica and its source; two of one UUID are found as soon as both have reported it."""
     source, ts = against.source, row.at.ts
-    if next(source.states.since(ts), None) is None:
+    if source.states.first_since(ts) is None:
         return Waiting(NOT_REACHED)
     if source.instance_id == row.instance_id:
         return HOLDS  # its channel is wrong: source_is_another_server
@@ -128,7 +128,7 @@ def server_uuid_unique(row: ChannelRow, against: Against) -> Compared:
 def server_id_unique_in_topology(row: ChannelRow, against: Against) -> Compared:
     """In a ring every server is above every other."""
     source, ts = against.source, row.at.ts
-    state = next(source.states.since(ts), None)
+    state = source.states.first_since(ts)
     if state is None:
         return Waiting(NOT_REACHED)
     if row.server_id is None or state.server_id is None:
@@ -137,7 +137,7 @@ def server_id_unique_in_topology(row: ChannelRow, against: Against) -> Compared:
     above.pop(row.instance_id, None)
     found = []
     for name, timeline in above.items():
-        known = next(timeline.states.since(ts), None) or timeline.states.until(ts)
+        known = timeline.states.first_since(ts) or timeline.states.until(ts)
         if known is not None and known.server_id == row.server_id:
             found.append(
                 Broken(

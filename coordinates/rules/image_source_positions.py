@@ -65,7 +65,7 @@ _KINDS = {
 def image_source_position_valid(image: ImageChannel, against: Against) -> Compared:
     """The source coordinates of an image are positions of the source's binary log."""
     source, ts = against.source, image.at.ts
-    state = next(source.states.since(ts), None)
+    state = source.states.first_since(ts)
     if state is None:
         return wait_or_give_up(source, ts)
     wrong, unknown = wrong_coordinates(image, against, state)

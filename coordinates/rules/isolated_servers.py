@@ -195,7 +195,7 @@ def _is_followed(row: MemberRow, fleet: Fleet) -> bool:
     names = fleet.keys_of(row.instance_id, ts)
     naming = [o for o in fleet.naming(names, row.instance_id) if _may_be_of(row.cluster, o)]
     for other in (one for one in naming if one.known_ts >= ts):
-        reached = next(other.states.since(ts), None)
+        reached = other.states.first_since(ts)
         if reached and not names.isdisjoint((*reached.sources, *other.sources_at(ts))):
             return True
     return False

@@ -131,7 +131,7 @@ def recovered_data_equal_source(made: RecoveryMade, against: Against) -> Compare
 def restored_data_equal_image(made: RestoreMade, against: Against) -> Compared:
     """Restored tables are those of the image, whether a log is replayed or not."""
     source, ts = against.source, made.at.ts
-    if next(source.states.since(ts), None) is None:
+    if source.states.first_since(ts) is None:
         return wait_or_give_up(source, ts)
     image, mine = source.images.get(made.backup_id), made.body.get("tables")
     if image is None or mine is None:

@@ -516,7 +516,7 @@ class _Rest(NamedTuple):
 def _rest(made: RecoveryMade, log: Replayed) -> _Rest | Undecided:
     states, lineage = log.source.states, log.state.lineage
     found: list[list[str]] = []
-    for then in (states.until(made.begun_ts), next(states.since(made.begun_ts), None)):
+    for then in (states.until(made.begun_ts), states.first_since(made.begun_ts)):
         # Of a server that was restored itself its own log from before that was replayed.
         state = log.state if then is not None and then.lineage > lineage else then
         groups: list[str] | Undecided = []
@@ -577,7 +577,7 @@ def replayed_log(made: RecoveryMade, against: Against) -> Replayed | Waiting | U
     """The log that was replayed, or why it is not known."""
     source, ts = against.source, made.at.ts
     for timeline in against.sources:
-        if next(timeline.states.since(ts), None) is None:
+        if timeline.states.first_since(ts) is None:
             return wait_or_give_up(timeline, ts)
     state = next(source.states.since(ts))
     if made.source != made.image_of:

@@ -156,7 +156,7 @@ _OMITTED = (_RELAY_LOG, "every group that the replica has not executed", _BINARY
 def relay_mirrors_source(queued: GroupsQueued, against: Against) -> Compared:
     """The groups of a channel are groups of the source, in its order, all of them."""
     source, memory = against.source, against.memory
-    state = next(source.states.since(queued.at.ts), None)
+    state = source.states.first_since(queued.at.ts)
     if state is None:
         return Waiting(NOT_REACHED)
     if memory.lineage != state.lineage:

@@ -563,7 +563,7 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
     source, ts = against.source, row.at.ts
     if row.has is None:
         return Undecided(REPLICA_SET_UNKNOWN) if row.auto_position else HOLDS
-    if next(source.states.since(ts), None) is None:
+    if source.states.first_since(ts) is None:
         return Waiting(NOT_REACHED)
     before = source.states.until(ts - against.uncertain_us)
     if before is not None and _is_file_gone(row, source, before):

@@ -110,7 +110,7 @@ _RESTORE = "restored server"
 def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
     """A restored server has what the image has."""
     source, ts = against.source, made.at.ts
-    if next(source.states.since(ts), None) is None:
+    if source.states.first_since(ts) is None:
         return wait_or_give_up(source, ts)
     image, backup_id = source.images.get(made.backup_id), made.backup_id
     if image is None:

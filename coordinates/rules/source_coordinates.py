@@ -143,7 +143,7 @@ _BEYOND = "past the end of the file."
 def source_coordinate_valid(row: ChannelRow, against: Against) -> Compared:
     """The source coordinates of a channel are positions of the source's binary log."""
     source = against.source
-    state = next(source.states.since(row.at.ts), None)
+    state = source.states.first_since(row.at.ts)
     if state is None:
         return Waiting(NOT_REACHED)
     found, unknown = wrong_coordinates(row, against, state)
@@ -266,7 +266,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     auto-positioning relay_mirrors_source reports that, where the relay log is seen.
     """
     source, executed = against.source, row.gtid_executed
-    state = next(source.states.since(row.at.ts), None)
+    state = source.states.first_since(row.at.ts)
     if state is None:
         return Waiting(NOT_REACHED)
     wrong, unknown = wrong_coordinates(row, against, state)
@@ -317,7 +317,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
 def put_where_it_was(put: ChannelPut, against: Against) -> Compared:
     """A channel goes on where its replica's data are, which without GTIDs only records show."""
     source = against.source
-    state = next(source.states.since(put.at.ts), None)
+    state = source.states.first_since(put.at.ts)
     if state is None:
         return Waiting(NOT_REACHED)
     if (source.instance_id, put.coordinates) in put.data_at:
