@@ -217,19 +217,21 @@ class FleetEventReader:
         column = timeline.sid_column(sids, local)
         gno = arrays["group_gno"].astype(np.int64, copy=False)
         timeline.log(event, BinlogGroups(arrays["group_event"], column, gno))
+        if not len(gno):
+            return
         by_sid = _by_sid(sids, local)
         for sid, which in by_sid:
             timeline.grouped.add_gnos(sid, gno[which])
         recovery = member.replica.recovery
         is_replaying = recovery is not None and recovery.is_replaying
-        if not (timeline.writes_anonymous or is_replaying) and len(local) and _min(local) < 0:
+        if not (timeline.writes_anonymous or is_replaying) and _min(local) < 0:
             timeline.log_anonymous(np.unique(arrays["group_server_id"][column < 0]).tolist())
         if recovery is not None:
             recovery.log(sids, local, gno)
             again = recovery.take_claimed(sids, local, gno)
             if again:
                 self._compare_restore(event, member, recovery.restored["restore"], again)
-        member.replica.is_fresh &= not len(gno)
+        member.replica.is_fresh = False
         self._claim(event, (BINLOG, timeline.lineage), by_sid)
 
     def _received(self, event: FleetEvent, member: Member) -> None:

@@ -204,11 +204,12 @@ def receiver_not_failed(e: ThreadEvidence) -> RowAnswer:
         return NOT_APPLICABLE
     if thread is None:
         return Undecided(NOT_READ)
+    has_failed = thread.is_stopped and thread.errno
+    if not (thread.is_connecting or has_failed):
+        return HOLDS
     about = e.of(thread, e.read)
     if thread.is_connecting:
         return Undecided(RECEIVER_NOT_CONNECTED, **about)
-    if not thread.errno or not thread.is_stopped:
-        return HOLDS
     if thread.errno in INTERRUPTIONS:
         return Undecided(RECEIVER_INTERRUPTED, **about)
     return Broken("failed", witness=thread.errno, at=about["position"], **about)
