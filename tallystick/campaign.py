@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 BLOCK_RECORDS = 512
 """Records in a block: small, so that rules are met by histories in pieces."""
 _SECOND_NEGATIVE_CHANCE = 0.25
+_SHOWN_BY_SQL_CHANCE = 0.5
+"""Share of healthy fleets whose journals have no more than a server shows: neither the lock steps
+of collections nor the events of the redo log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +208,8 @@ def scenario_of(seed: int, faults: Sequence[str] | None = None) -> Scenario:
     scenario = _with_negative(scenario, turn[seed // 2 % len(turn)])
     if rng.random() < _SECOND_NEGATIVE_CHANCE:
         scenario = _with_negative(scenario, rng.choice(turn))
+    if rng.random() < _SHOWN_BY_SQL_CHANCE:
+        scenario = replace(scenario, lock_steps=False, redo_events=False)
     return scenario
 
 

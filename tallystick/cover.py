@@ -36,6 +36,7 @@ SETTINGS: Final[Mapping[str, tuple[Any, ...]]] = {
     "first_file_number": (1, 999_998),
     "acts": (True, False),
     "lock_steps": (True, False),
+    "redo_events": (True, False),
 }
 _NEGATIVE: Final = "negative"
 

@@ -253,6 +253,7 @@ class Fleet:
         journal = JournalWriter(plan.instance_id, self.clock)
         journal = self.bus.emit(JOURNAL, plan.instance_id, self.clock, journal)
         journal.cluster = self.scenario.cluster or ""
+        journal.has_redo_events = self.scenario.redo_events
         instance = Instance(
             instance_id=plan.instance_id,
             server_uuid=uuid,

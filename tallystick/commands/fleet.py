@@ -121,6 +121,9 @@ def simulate(
     lock_steps: Annotated[
         bool, typer.Option("--lock-steps/--no-lock-steps", help="Collections record their locks.")
     ] = True,
+    redo_events: Annotated[
+        bool, typer.Option("--redo-events/--no-redo-events", help="Journals have the redo log.")
+    ] = True,
     speed: Annotated[
         float, typer.Option(min=0.01, max=1_000, help="Virtual seconds in a real second.")
     ] = 1.0,
@@ -155,6 +158,7 @@ def simulate(
         auto_position=auto_position,
         first_file_number=first_file_number,
         lock_steps=lock_steps,
+        redo_events=redo_events,
         design_scenario=scenario,
     )
     if output is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from dataclasses import replace
 from typing import Any
@@ -12,7 +13,9 @@ from tallystick import campaign
 from tallystick.campaign import run_campaign, run_seed, scenario_of, simulate_command
 from tallystick.commands.offline import _campaign_lines
 from tallystick.coordinates.audit.replay import AuditResult
+from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Finding
+from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.results import finding
@@ -186,3 +189,25 @@ def test_a_seed_result_tells_how_to_run_it_again(monkeypatch: pytest.MonkeyPatch
     seed = run_seed(scenario_of(5))
     assert seed.campaign_command == "tallystick campaign --seeds 5:6"
     assert seed.simulate_command.startswith("tallystick simulate --seed 5 ")
+
+
+def test_half_of_the_healthy_journals_have_no_more_than_a_server_shows() -> None:
+    """Neither lock steps nor events of the redo log; nothing else of the fleet is another."""
+    drawn = [scenario_of(seed) for seed in range(0, 200, 2)]
+    as_shown = [scenario for scenario in drawn if not scenario.redo_events]
+    assert 30 < len(as_shown) < 70
+    assert not any(scenario.lock_steps for scenario in as_shown)
+    assert all(scenario_of(seed).redo_events for seed in range(1, 100, 2))
+    short = replace(as_shown[0], duration_ms=1_000)
+    shown, whole = (
+        {name: list(block_to_lines(block)) for name, block in simulate(one).journals.items()}
+        for one in (short, replace(short, redo_events=True))
+    )
+    assert shown.keys() == whole.keys()
+    for name, lines in whole.items():
+        kept = [record for record in map(json.loads, lines) if record["kind"] != "redo"]
+        assert len(kept) < len(lines)
+        given = list(map(json.loads, shown[name]))
+        for record in (*kept, *given):
+            del record["sequence"]
+        assert given == kept

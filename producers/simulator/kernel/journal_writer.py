@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.events.journal import Block, RedoType
     from tallystick.producers.simulator.kernel.clock import Clock
 
 
@@ -42,7 +42,10 @@ class JournalWriter(BlockBuilder):
 
     Attributes:
         observer: The clock of who writes the journal, None: it shows the virtual time.
+        has_redo_events: Whether it has the events of the redo log.
     """
+
+    has_redo_events = True
 
     def __init__(self, instance_id: str, clock: Clock) -> None:
         super().__init__(instance_id)
@@ -68,6 +71,11 @@ class JournalWriter(BlockBuilder):
     ) -> None:
         """Write a record about the server."""
         self.server_record(record_type, body, ts=self.moment(), channel=channel)
+
+    def redo_event(self, redo_type: RedoType, lsn: int, *, ts: int, **block: int) -> None:
+        """Add an event of the redo log, if the journal has these."""
+        if self.has_redo_events:
+            super().redo_event(redo_type, lsn, ts=ts, **block)
 
     def shown(self, ts: int) -> int:
         """What the observer's clock shows at a time."""

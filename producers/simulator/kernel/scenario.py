@@ -31,7 +31,8 @@ class Scenario:
         gtid_mode: Of every instance.
         auto_position: Whether channels ask by GTID set, else by file and position.
         first_file_number: Number of every first binary log file.
-        lock_steps: Whether collections record their lock steps.
+        lock_steps: Whether collections record their lock steps, which no real server shows.
+        redo_events: Whether journals have the events of the redo log; nor does it show these.
         cluster: Name of the cluster that each ``start`` record gives; None: none.
         design_scenario: Name of the scenario of a document that it is
             (``producers.simulator.scenarios``); None: of none.
@@ -55,6 +56,7 @@ class Scenario:
     auto_position: bool = True
     first_file_number: int = 1
     lock_steps: bool = True
+    redo_events: bool = True
     cluster: str | None = "simulated"
     design_scenario: str | None = None
 
