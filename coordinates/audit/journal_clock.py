@@ -32,7 +32,9 @@ LATEST_US = 4_102_444_800_000_000
 """The year 2100: a time beyond it is of another unit, or none."""
 DRIFT = 50
 """A clock may lose one second in so many without being corrected."""
-_SERVER, _OBSERVER, _LOG_STATUS = Stream.SERVER, RecordType.OBSERVER, RecordType.LOG_STATUS
+# Plain numbers: an array looks through a member's class for what it might do with arrays.
+_SERVER = int(Stream.SERVER)
+_OBSERVER, _LOG_STATUS = int(RecordType.OBSERVER), int(RecordType.LOG_STATUS)
 
 
 class Break(NamedTuple):

@@ -100,6 +100,8 @@ class Server:
 
     def _flag(self, name: str, *, default: bool) -> bool:
         value = self.variables.get(name)
+        if isinstance(value, bool):
+            return value
         return default if value is None else str(value).upper() in _TRUE
 
     def number(self, name: str) -> int | None:

@@ -18,6 +18,7 @@ _OF_OPENERS = {"log_pos": False, "transaction_length": True, "sequence_number": 
 _IS_OPENER = np.zeros(256, dtype=bool)
 _IS_OPENER[list(GROUP_TYPES)] = True
 _COLUMNS = ("stream", "type", *_OF_OPENERS)
+_BINLOG = int(Stream.BINLOG)
 
 
 @dataclass(eq=False)
@@ -37,7 +38,7 @@ class EventFields:
         if len(self.given) == len(_OF_OPENERS):
             return
         columns = {name: block.columns[name][first:last] for name in _COLUMNS}
-        is_binlog = columns["stream"] == Stream.BINLOG
+        is_binlog = columns["stream"] == _BINLOG
         if not is_binlog.any():
             return
         is_opener = is_binlog & _IS_OPENER.take(columns["type"])

@@ -70,13 +70,14 @@ _FITS_GROUP[int(_AFTER_OPENER_FROM) :] &= _STEPS[1] != GroupStep.GOES_ON
 _CLASS, _QUERY_VERBS = CLASS.ravel(), CLASS.shape[1]
 EMPTY_EVENTS = 3
 """Events of a group without a change: its GTID, BEGIN and COMMIT."""
-# A plain number: an array looks through a member's class for what it might do with arrays.
+# Plain numbers: an array looks through a member's class for what it might do with arrays.
 _OPENER = int(EventClass.OPENER)
+_QUERY, _COMMIT = int(EventType.QUERY), int(QueryVerb.COMMIT)
 
 
 def ends_without_change(event_type: Array, verb: Array) -> Array:
     """Whether the last of three events is COMMIT as a statement: an engine's commit is an XID."""
-    is_commit: Array = (event_type == EventType.QUERY) & (verb == QueryVerb.COMMIT)
+    is_commit: Array = (event_type == _QUERY) & (verb == _COMMIT)
     return is_commit
 
 
