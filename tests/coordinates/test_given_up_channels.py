@@ -36,6 +36,20 @@ def test_what_a_removed_channel_had_not_executed(brings: str, rows: int) -> None
     assert result.broken == []
 
 
+def test_of_many_the_first_three_say_where() -> None:
+    """All of them are in the data."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    for group in more[:5]:
+        relay.copy(group)
+    journal.record("channel", channel="", action="reset_all")
+    del journal.relays[""]
+    for _ in range(2):
+        journal.row()
+    [said] = [one for one in audit(journal).observations if one.reason == "given_up_unexecuted"]
+    assert (said.at, said.data["missing"]) == (f"{UUID_C}:4-6", f"{UUID_C}:4-8")
+
+
 @pytest.mark.parametrize("has_row", [True, False])
 @pytest.mark.parametrize("receives_more", [True, False])
 def test_what_reset_made_the_server_forget_was_not_given_up(

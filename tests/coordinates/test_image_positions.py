@@ -196,11 +196,17 @@ def of_executed(journal, relay, applied, file, position):
     return cases(journal)
 
 
-def test_what_an_executed_position_has_passed():
+@pytest.mark.parametrize("what", ["its end", "a next file", "received twice"])
+def test_what_an_executed_position_has_passed(what):
     """The groups of the relay log before it; here nobody has executed the last of them."""
     journal, relay, more = replica()
     relay.copy(more[0])
     assert relay.source is not None
+    if what == "a next file":
+        relay.connect("binlog.000002")
+    elif what == "received twice":
+        relay.connect("binlog.000001", more[0][0]["start"])
+        relay.copy(more[0])
     found = of_executed(journal, relay, relay.coordinates, *relay.source)
     assert found == ["image_executed_ahead"]
 
@@ -211,7 +217,10 @@ def test_what_an_executed_position_has_passed():
         "behind it",
         "of another name",
         "of a later file",
+        "inside the next group",
         "received again",
+        "received again from a file before",
+        "received again in a later file",
         "without a position",
         "without a gtid",
     ],
@@ -221,6 +230,12 @@ def test_what_an_executed_position_has_not_passed(what):
     journal, relay, more = replica(0 if what == "without a position" else 3)
     if what == "received again":
         apply(journal, relay, more[1])
+    elif what.startswith("received again"):
+        relay.connect("binlog.000002")
+        in_second = Journal("s", UUID_C, 3).begin().binlog
+        in_second.number = 2
+        earlier, later = in_second.group(f"{UUID_C}:8"), in_second.group(f"{UUID_C}:9")
+        apply(journal, relay, later)
     assert relay.source is not None
     file, position = relay.source
     applied = relay.coordinates
@@ -232,6 +247,16 @@ def test_what_an_executed_position_has_not_passed(what):
     elif what == "received again":
         relay.connect(file, more[0][0]["start"])
         relay.copy(more[0])
+    elif what == "received again from a file before":
+        relay.connect("binlog.000001", more[0][0]["start"])
+        relay.copy(more[0])
+    elif what == "received again in a later file":
+        relay.connect("binlog.000002", earlier[0]["start"])
+        relay.copy(earlier)
+    elif what == "inside the next group":
+        relay.copy(more[0])
+        relay.copy(more[1])
+        position = more[1][1]["log_pos"]
     elif what == "without a gtid":
         origin = Journal("s", UUID_C, 3).begin().groups(3)
         apply(journal, relay, origin.binlog.group(None))

@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.coordinates.audit.collection_checks import is_optional
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
+from tallystick.coordinates.logs import group_queue
 from tallystick.coordinates.logs.event_window import EventWindow
 from tallystick.coordinates.rules.applied_groups import AppliedGroups
 from tallystick.coordinates.rules.explanation import explain, observation_text
@@ -29,8 +30,9 @@ from tests.support.journals import (
 )
 from tests.support.rule_cases import CASES as RULE_CASES
 from tests.support.rule_cases import apply, innodb, local, purging, replica, source
-from tests.support.rule_cases_of_channels import master_info, store, with_worker
+from tests.support.rule_cases_of_channels import master_info, relay_info, store, with_worker
 from tests.support.rule_cases_of_online_backup import engine_locks
+from tests.support.rule_cases_over_time import leave_out_channel
 
 Build = Callable[[], Journal]
 
@@ -835,6 +837,147 @@ def test_a_relay_coordinate_that_has_fallen_is_not_held_against_slave_master_inf
     journal.row()
     result = audit(journal)
     assert [one.rule for one in result.findings] == ["channel_positions_monotone"]
+
+
+@pytest.mark.parametrize(
+    ("between", "is_broken"),
+    [("nothing", True), ("no status", True), ("status", False), ("status, and listed", False)],
+)
+def test_a_channel_that_a_status_lacked_is_another_one_when_it_is_there_again(between, is_broken):
+    """Then it had been removed, and the row from before was right not to list it."""
+    journal, _, _ = replica()
+    leave_out_channel(journal)
+    if between != "nothing":
+        row = journal.row(**{} if between == "no status" else {"replica_status": []})
+        if between != "status, and listed":
+            row["row"]["REPLICATION"]["channels"] = []
+    journal.row(replica_status=journal.replica_status())
+    broken = audit(journal).broken
+    assert ("configured_channels_listed" in broken) == is_broken
+
+
+@pytest.mark.parametrize(("in_table", "is_broken"), [("1-3", False), ("1-4", True)])
+def test_what_is_logged_may_be_in_the_table_before_it_is_executed(in_table: str, is_broken: bool):
+    """It was committed with its group; of what is in no log nobody has seen that."""
+    journal = source(3)
+    row = journal.row(gtid_executed_table=f"{UUID_A}:{in_table}", gtid_owned="", prepared_xa="")
+    local(row)["gtid_executed"] = f"{UUID_A}:1-2"
+    result = audit(journal)
+    assert ("gtid_table_within_executed" in result.broken) == is_broken
+    assert "gtid_table_within_executed" not in result.undecided()
+
+
+@pytest.mark.parametrize(
+    ("by_set", "whole", "more", "events"),
+    [
+        (False, 1, 0, 5),
+        (False, 1, 2, 5),
+        (False, 0, 2, None),
+        (False, 2, 1, 10),
+        (True, 1, 2, 7),
+        (True, 0, 2, 2),
+    ],
+)
+def test_by_position_a_receiver_stores_at_the_end_of_a_group(by_set, whole, more, events):
+    """So only whole groups count as not stored; by GTID set each event does."""
+    journal, relay, groups = replica(sync_source_info=1)
+    [channel] = [record for record in journal.records if record["kind"] == "channel"]
+    channel["auto_position"] = by_set
+    store(journal, relay)
+    for group in groups[:whole]:
+        relay.copy(group)
+    if more:
+        relay.copy(groups[whole][:more])
+    journal.row()
+    found = [one.data["events"] for one in audit(journal).findings]
+    assert found == ([] if events is None else [events])
+
+
+@pytest.mark.parametrize(("stored", "is_broken"), [(0, False), (1, True), (2, True)])
+def test_an_event_that_is_stored_is_flushed(stored: int, is_broken: bool):
+    """The first behind the flushed coordinate is lost as soon as its end is stored."""
+    journal, relay, more = replica(sync_source_info=100)
+    flushed, at = relay.coordinates, relay.source
+    relay.copy(more[0])
+    if stored:
+        relay.source = "binlog.000001", more[0][stored - 1]["log_pos"]
+    else:
+        relay.source = at
+    store(journal, relay)
+    relay.flushed = flushed
+    journal.row()
+    lost = [str(one.data["lost"]) for one in audit(journal).findings]
+    assert lost == [f"binlog.000001:{more[0][0]['log_pos']}"] * is_broken
+
+
+@pytest.mark.parametrize("before", ["mine", "anonymous", "nothing"])
+def test_what_no_xid_ends_is_executed_by_the_row_after_the_one_that_passed_it(before: str):
+    """On a replica that does not log what it applies; a group without a GTID is none of those."""
+    source = Journal("s", UUID_C, 3).begin()
+    if before != "nothing":
+        source.binlog.group(None if before == "anonymous" else "", "myisam")
+    source.binlog.group(f"{UUID_C}:9", "myisam")
+    journal = Journal("a", UUID_B, 2, log_replica_updates=False).begin()
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    relay = journal.relay()
+    relay.connect()
+    witnesses = [None, f"{UUID_C}:1"] if before == "mine" else [None, None]
+    for group in source.binlog.groups:
+        relay.copy(group)
+        journal.row(replica_status=journal.replica_status())
+    if before == "nothing":
+        journal.row(replica_status=journal.replica_status())
+        witnesses = [None, f"{UUID_C}:9"]
+    rule = "applied_relay_gtids_executed"
+    result = audit(journal)
+    found = {one.collection_id: one.witness for one in result.findings if one.rule == rule}
+    assert found == {f"c{n + 1}": one for n, one in enumerate(witnesses) if one is not None}
+
+
+@pytest.mark.parametrize("is_remembered", [True, False])
+@pytest.mark.parametrize(
+    ("form", "falls", "expected"),
+    [
+        ("rows", False, "too_old"),
+        # No XID ends a group behind what is stored: nothing had to move it.
+        ("myisam", False, "holds"),
+        # The applier is further back than at the row before, and what is stored with it.
+        ("rows", True, "holds"),
+    ],
+)
+def test_what_the_row_before_had_applied_is_stored(
+    monkeypatch: pytest.MonkeyPatch, form: str, falls: bool, expected: str, *, is_remembered: bool
+):
+    """Where a commit lies between; and where the groups in between are known."""
+    if not is_remembered:
+        monkeypatch.setattr(group_queue, "KEPT_BEHIND", 0)
+        monkeypatch.setattr(group_queue, "PACKED_GROUPS", 2)
+    journal = Journal("a", UUID_B, 2, replica_parallel_workers=0).begin()
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    relay = journal.relay()
+    relay.connect()
+    origin = Journal("s", UUID_C, 3).begin().groups(12, form).binlog.groups
+    at: list[Record] = []
+    for number, group in enumerate(origin, 1):
+        apply(journal, relay, group)
+        at += relay_info(relay)
+        if number not in (6, 12):
+            continue
+        stored = at[0] if number == 12 else at[-1]
+        applied = {}
+        if falls and number == 12:
+            shown = at[1]["Relay_log_pos"], at[1]["Master_log_pos"]
+            applied = dict(zip(("Relay_Log_Pos", "Exec_Source_Log_Pos"), shown, strict=True))
+        status = journal.replica_status(**applied)
+        journal.row(replica_status=status, slave_relay_log_info=[stored])
+    result = audit(journal)
+    rule = "relay_info_updated_with_commit"
+    found = [one.case for one in result.findings if one.rule == rule]
+    last = [cut for cut in result.cuts if cut.scope == "channel"][-1]
+    reasons = [check.reason for check in last.undecided if check.rule == rule]
+    if not (is_remembered or falls):
+        expected = "commits_forgotten"
+    assert [expected] == (found or reasons or ["holds"])
 
 
 def test_commits_that_stand_still_from_the_first_group_on_have_lost_none():

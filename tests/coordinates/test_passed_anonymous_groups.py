@@ -153,3 +153,21 @@ def test_what_another_channel_has_still_to_apply_is_not_asked_of_this_one() -> N
         journal.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
     _row(journal, {"": applied[""][3], "other": applied["other"][0]})
     assert _verdicts(journal) == ["CONSISTENT"] * 2
+
+
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_what_nothing_executed_follows_may_still_come(is_followed: bool) -> None:
+    """Since a start the applier has passed one that is not logged: the next one shows its lack."""
+    journal, applied = _receives({"": 3})
+    for stamp in (1, 2):
+        journal.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
+    recovered = {"file": "binlog.000001", "position": journal.binlog.end}
+    journal.start(crashed=True, recovered=recovered)
+    journal.binlog.open(2, "")
+    if is_followed:
+        journal.binlog.group(None, server_id=3, original_commit_timestamp=4)
+    _row(journal, {"": applied[""][3]})
+    result = audit(journal)
+    assert result.broken == ["applied_exactly_once"] * is_followed
+    [cut] = [one for one in result.cuts if one.scope == "channel"]
+    assert cut.verdict == ("INCONSISTENT" if is_followed else "CONSISTENT")

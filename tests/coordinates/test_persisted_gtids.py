@@ -68,6 +68,15 @@ def test_a_purge_that_does_not_say_up_to_where_is_none():
     assert [] == audit(journal).findings
 
 
+def test_a_recovery_that_names_a_transaction_is_no_purge():
+    """What waits in undo logs is what it found there, up to the number that it read."""
+    journal = persisted()
+    journal.record("gtid_persister", step="commit", trx_no=3, gtid=f"{UUID_A}:3")
+    found = {"gtids": f"{UUID_A}:3", "trx_num_gtid": 3, "trx_no": 9}
+    journal.record("gtid_persister", step="recover", **found)
+    assert [] == audit(journal).findings
+
+
 @pytest.mark.parametrize("oldest", [3, 4])
 def test_the_persister_writes_a_number_only_where_it_grows(oldest):
     """A transaction that goes on may hold it."""
