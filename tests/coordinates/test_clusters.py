@@ -7,18 +7,22 @@ from dataclasses import replace
 
 import pytest
 
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.homes import Homes
 from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.audit.topology import describe_source, source_key
 from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
 from tallystick.coordinates.events.journal import Block, concatenate, cut_into_blocks
 from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.coordinates.results import Observation, Verdict
+from tallystick.coordinates.results import Check, Observation, Outcome, SubjectCheck, Verdict
+from tallystick.coordinates.rules.between import NOT_IN_FLEET
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.values.errors import BlockError, JournalError
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
-from tests.support.journals import UUID_B, Journal
+from tests.support.journals import UUID_A, UUID_B, Journal
 
 SOURCE, REPLICA = "source-a", "replica-a1"
 
@@ -104,6 +108,38 @@ def test_who_comes_back_is_away_from_where_it_was():
     assert again.away() == homes.away()
     homes.forget("a")
     assert homes.away() == {}
+
+
+def whose(homes: Homes, server_uuid: str) -> object:
+    """Which instance of another cluster a source with this server_uuid is, as far as known."""
+    data = {"source": describe_source(source_key(None, server_uuid))}
+    check = Check("no_errant_gtids", Outcome.UNDECIDED, NOT_IN_FLEET.code, data)
+    _, [told] = homes.name_sources([], [SubjectCheck("b", None, "c1", 1, check)])
+    return told.check.data.get("other")
+
+
+@pytest.mark.parametrize("by", ["start", "row"])
+def test_what_an_instance_is_was_shown_last(by):
+    """What a record leaves out stays; an instance whose journal is not there is none."""
+    homes = Homes()
+    assert [] == [*homes.enter("a", ""), *homes.enter("b", "east")]
+    for server_uuid, label, label_shown, owners in (
+        (UUID_A, "west", "west", ["a", None]),
+        (None, None, "west", ["a", None]),
+        (UUID_B, "north", "north", [None, "a"]),
+    ):
+        events: list[FleetEvent] = []
+        cuts: list[Cut] = []
+        for name in ("a", "unknown"):
+            if by == "start":
+                body = {"server_uuid": server_uuid, "cluster": label}
+                events.append(FleetEvent(FleetEventKind.BOOT, name, 0, 0, 1, body, {}))
+            else:
+                row = {"collection_id": "c1", "instance_id": name, "scope": "instance"}
+                cuts.append(Cut(**row, server_uuid=server_uuid, cluster=label))
+        homes.identify_all(cuts, events)
+        assert homes.labels() == {"a": label_shown, "b": "east"}
+        assert [whose(homes, one) for one in (UUID_A, UUID_B)] == owners
 
 
 def test_the_label_of_a_journal_counts_more_than_that_of_a_start():

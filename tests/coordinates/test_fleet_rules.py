@@ -626,6 +626,35 @@ class TestNoErrantGtids:
         output = audit(source, lagging, replica)
         assert names(output) == (["no_errant_gtids"] if is_broken else [])
 
+    @pytest.mark.parametrize("who", [None, "source", "another"])
+    def test_of_a_sources_source_whose_journal_begins_anew_right_after_the_row(self, who):
+        """Whichever of them it is: what it had executed before that is not known."""
+        source, replica = fleet_of_two(groups=4)
+        lagging, another = (Journal(source.clock, name, C, n) for n, name in ((3, "l"), (4, "o")))
+        another.uuid = f"{C[:-1]}4"
+        for journal in (lagging, another):
+            journal.boot()
+            journal.open_file()
+        lagging.follow(source, "one")
+        lagging.follow(another, "two")
+        says = lagging.says(source, channel="one"), lagging.says(another, channel="two")
+        replica.follow(lagging)
+        for journal in (source, another):
+            journal.status(f"{A}:1-4" if journal is source else "")
+        lagging.status(f"{A}:1-2", *says)
+        replica.status(f"{A}:1-4,{B}:1", replica.says(lagging))
+        for journal in (source, another):
+            known = f"{A}:1-4" if journal is source else ""
+            if who == ("source" if journal is source else "another"):
+                journal.gap()
+                journal.open_file(known)
+            journal.status(known)
+        lagging.status(f"{A}:1-2", *says)
+        output = audit(source, another, lagging, replica)
+        assert names(output) == ([] if who else ["no_errant_gtids"])
+        reasons = {seen.reason for seen in output.observations}
+        assert ("source_log_unknown_then" in reasons) == (who is not None)
+
     @pytest.mark.parametrize("gtid", ["", f"{A}:4"])
     def test_a_replica_may_have_assigned_gtids_to_anonymous_groups(self, gtid):
         """ASSIGN_GTIDS_TO_ANONYMOUS_TRANSACTIONS takes the replica's own UUID or any other."""
@@ -1100,6 +1129,25 @@ class TestSourceCoordinateValid:
         expected = [] if is_valid else ["image_source_position_valid"]
         assert names(audit(source, replica)) == expected
 
+    @pytest.mark.parametrize("named_by", ["the channel", "the image", "nobody"])
+    def test_an_image_names_positions_of_the_channels_source(self, named_by):
+        """The replica's records say which that is, or the image itself."""
+        source, replica = fleet_of_two()
+        summary = {
+            "channel": "",
+            "source_instance": "s" if named_by == "the image" else None,
+            "exec_source_log_file": "s-bin.000001",
+            "exec_source_log_pos": end_of(1) + 8,
+        }
+        if named_by != "the channel":
+            is_channel = [one.kind is FleetEventKind.CHANNEL for one in replica.fleet_events]
+            del replica.fleet_events[is_channel.index(True) :]
+        image = {"step": "image", "backup_id": "b1", "binlog_lineage": 0, "channels": [summary]}
+        replica.fleet_event(FleetEventKind.BACKUP, **image)
+        source.time()
+        expected = ["image_source_position_valid"] * (named_by != "nobody")
+        assert names(audit(source, replica)) == expected
+
     @pytest.mark.parametrize("way", ["ring", "filtered", "ignore_server_ids", None])
     def test_an_applier_moves_event_by_event_through_what_its_receiver_ignores(self, way):
         """In a ring its own groups, and those of ignored server ids."""
@@ -1233,6 +1281,32 @@ class TestSourceCoordinateValid:
         replica.status(f"{A}:1-3", replica.says(source, "", **fields))
         source.status("")
         assert names(audit(source, replica)) == ["source_coordinate_valid"]
+
+    @pytest.mark.parametrize(
+        ("action", "is_of_this_log"),
+        [
+            ("change_source", True),
+            ("reset", True),
+            ("relay_log_recovery", False),
+            ("start_receiver", False),
+        ],
+    )
+    def test_behind_a_reset_of_the_source_a_command_brings_other_coordinates(
+        self, action, is_of_this_log
+    ):
+        """A channel that goes on, or a start, leaves those that are of the log before."""
+        source, replica = fleet_of_two()
+        source.reset()
+        source.log(f"{A}:1")
+        fields = {"source_instance": "s", "source_uuid": A} if action == "change_source" else {}
+        replica.administer(action, **fields)
+        said = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(3)}
+        replica.status(f"{A}:1", replica.says(source, None, **said))
+        source.status(f"{A}:1")
+        output = audit(source, replica)
+        assert ("source_coordinate_valid" in names(output)) == is_of_this_log
+        reasons = {one.check.reason for one in output.checks}
+        assert ("coordinates_of_ended_log" in reasons) is not is_of_this_log
 
     def test_places_in_an_unseen_stretch_are_undecided(self):
         """Neither an end nor no end is known there; behind it they are again."""
@@ -2844,6 +2918,24 @@ class TestClones:
         assert len(reported) == 1
         assert "the donor or clone_status is not known" in reported[0]
 
+    def test_a_clone_whose_donor_is_not_known_is_undecided(self):
+        """Its steps do not name it, and nobody else's log is held against it."""
+        donor, recipient = fleet_of_two(groups=3)
+        for step in ("begin", "end"):
+            recipient.fleet_event(kind=_kind("clone"), step=step, role="recipient")
+        status = {
+            "STATE": "Completed",
+            "BINLOG_FILE": "s-bin.000001",
+            "BINLOG_POSITION": end_of(3),
+            "GTID_EXECUTED": f"{A}:1-3",
+        }
+        recipient.status(f"{A}:1-3", recipient.says(donor), clone_status=status)
+        donor.status(f"{A}:1-3")
+        output = audit(donor, recipient)
+        assert names(output) == []
+        checks = [one.check for one in output.checks if one.check.rule.startswith("clone_")]
+        assert ["clone_incomplete"] * 2 == [one.reason for one in checks]
+
     def test_a_failed_clone_has_no_coordinates(self):
         """Nothing is said for or against what stands beside the state Failed."""
         status = {
@@ -3021,13 +3113,15 @@ class TestFoundClones:
         self.row(recipient, donor, "1-3", "4-6")
         assert self.answers(donor, recipient, "clone_resume_exact") == ["holds"]
 
-    @pytest.mark.parametrize("action", ["boot", "reset"])
+    @pytest.mark.parametrize("action", ["boot", "reset", "binlog_reset"])
     def test_what_was_retrieved_may_have_been_given_up(self, action):
-        """A start, or RESET REPLICA, and group 4 may come again."""
+        """A start, or RESET REPLICA, and group 4 may come again; or RESET hides that it came."""
         donor, recipient = self.found()
         recipient.receive(donor, (6, f"{A}:6"))
         if action == "boot":
             recipient.boot(data_lineage=1)
+        elif action == "binlog_reset":
+            recipient.reset()
         else:
             recipient.administer("reset", "")
         self.row(recipient, donor, "1-3:6", "6")
@@ -3373,6 +3467,13 @@ class TestIsolatedWithinCluster:
         silent.boot(cluster="one")
         assert outcome_of(audit(source, promoted, replica, silent)) == "member_unknown"
 
+    @pytest.mark.parametrize("cluster", ["two", None])
+    def test_who_never_answered_and_is_no_member_is_not_waited_for(self, cluster):
+        source, promoted, replica = fleet_after_failover()
+        silent = Journal(source.clock, "q", "dddddddd-0000-0000-0000-000000000004", 4)
+        silent.boot(cluster=cluster)
+        assert outcome_of(audit(source, promoted, replica, silent)) == "broken"
+
     def test_it_ends_when_the_others_have_it(self):
         """Fetched by the new source: the rule holds at the next row."""
         source, promoted, replica = fleet_after_failover()
@@ -3545,12 +3646,17 @@ class TestResetOfAReplica:
             ({"is_connected": True, "auto_position": False}, []),  # it goes on behind them
         ],
     )
-    def test_what_is_asked_for_again_is_undecided_as_long(self, channel, undecided):
+    @pytest.mark.parametrize("is_one_of_two", [True, False])
+    def test_what_is_asked_for_again_is_undecided_as_long(self, channel, undecided, is_one_of_two):
         source, replica = fleet_of_two()
         replica.status(f"{A}:1-3,{OTHER}:1", replica.says(source))
         replica.reset()
         for _ in range(2):
-            replica.status("", replica.says(source) | channel)
+            said = [replica.says(source) | channel]
+            if is_one_of_two:
+                replica.follow(source, "two")
+                said.append(replica.says(source, channel="two"))
+            replica.status("", *said)
             source.status(f"{A}:1-3")
         assert self.said(audit(source, replica)) == undecided
 
@@ -3565,6 +3671,56 @@ class TestResetOfAReplica:
         replica.status("", said | {"is_connected": True})
         source.status(f"{A}:1-{count}")
         assert self.said(audit(source, replica)) == [f"{A}:1-{count}"]
+
+    @pytest.mark.parametrize(
+        ("count", "undecided"), [(RESETS_MAX, (2, RESETS_MAX)), (RESETS_MAX + 1, (1, 9))]
+    )
+    def test_so_many_resets_are_known_one_by_one(self, count, undecided):
+        """Before the second one the source gave its numbers out again: the first took others."""
+        source, replica = fleet_of_two(groups=1)
+        said = replica.says(source) | {"is_connected": False}
+        for number in range(1, count + 1):
+            replica.status(f"{A}:{number}", said)
+            replica.reset()
+            if number == 1:
+                source.clock.advance(10_000_000)
+                source.reset()
+                source.log(*(f"{A}:{n + 1}" for n in range(count)))
+                source.clock.advance(10_000_000)
+        replica.status("", said | {"is_connected": True})
+        source.status(f"{A}:1-{count}")
+        assert self.said(audit(source, replica)) == [f"{A}:{undecided[0]}-{undecided[1]}"]
+
+    @pytest.mark.parametrize(("is_shown", "undecided"), [(True, [f"{A}:1"]), (False, [])])
+    def test_a_reset_takes_what_was_executed_since_the_one_before(self, is_shown, undecided):
+        """Between them the source gave its numbers out again: only the second took one of these."""
+        source, replica = fleet_of_two()
+        said = replica.says(source) | {"is_connected": True}
+        replica.status(f"{A}:1-3", said)
+        replica.reset()
+        source.clock.advance(10_000_000)
+        source.reset()
+        source.log(f"{A}:1", f"{A}:2", f"{A}:3")
+        source.clock.advance(10_000_000)
+        if is_shown:
+            replica.status(f"{A}:1", replica.says(source))
+        replica.reset()
+        replica.status("", said)
+        source.status(f"{A}:1-3")
+        assert self.said(audit(source, replica)) == undecided
+
+    def test_what_was_given_back_before_a_reset_is_taken_by_it(self):
+        """SET gtid_purged names what the data have; of the second RESET it names nothing."""
+        source, replica = fleet_of_two()
+        said = replica.says(source) | {"is_connected": True}
+        replica.status(f"{A}:1-3", said)
+        replica.reset()
+        replica.assign(f"{A}:1")
+        replica.status(f"{A}:1", replica.says(source), purged=f"{A}:1")
+        replica.reset()
+        replica.status("", said)
+        source.status(f"{A}:1-3")
+        assert self.said(audit(source, replica)) == [f"{A}:1-3"]
 
     @pytest.mark.parametrize("by", ["reset", "data", "restored", "gap", "own"])
     def test_what_else_begins_anew_is_no_loss_of_a_count(self, by):

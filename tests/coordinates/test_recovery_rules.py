@@ -390,9 +390,10 @@ def test_the_image_of_a_replica_is_where_its_channel_is_in_the_log(
     assert "image_without_channel" not in [seen.reason for seen in output.observations]
 
 
-def test_a_stop_file_without_a_position_is_no_stop() -> None:
-    output = Recovery().run(*gtids(3, 4, 5), stop_file="s-bin.000001")
-    assert names(output) == []
+@pytest.mark.parametrize("stop", [{"stop_file": "s-bin.000001"}, {"stop_position": end_of(4)}])
+def test_half_a_stop_position_is_none(stop: dict[str, Any]) -> None:
+    """A file without a position in it, or a position in nobody knows which file."""
+    assert said_of_stop(Recovery().run(*gtids(3, 4, 5), **stop)) == "no_stop_named"
 
 
 @pytest.mark.parametrize(("tables", "is_open"), [(OTHERS, False), ([], True)])
