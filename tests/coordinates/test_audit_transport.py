@@ -273,6 +273,28 @@ def test_a_row_that_comes_early_waits_and_is_told():
     assert not result.observations[0].is_undecided
 
 
+@pytest.mark.parametrize(
+    ("events", "named", "is_early"),
+    [
+        (5, {}, True),
+        (1, {}, True),
+        (0, {}, False),
+        (5, {"relay_log_file": "other.000002"}, False),
+        (5, {"relay_log_file": "", "relay_log_position": 0}, False),
+    ],
+)
+def test_a_row_may_come_before_what_a_relay_log_has_at_its_coordinates(events, named, is_early):
+    """That waits, too; a log of another name never comes to them."""
+    journal, relay, more = replica()
+    relay.copy(more[0])
+    row = journal.row()
+    row["row"]["REPLICATION"]["channels"][0] |= named
+    if events:
+        early(journal, events)
+    result = audit(journal)
+    assert ([], [EARLY] * is_early) == (result.findings, result.codes)
+
+
 def test_no_oldest_file_is_remembered_where_a_file_name_is_unreadable():
     """Which file those events are of is not known, nor which is the oldest one now."""
     journal = source()

@@ -1,8 +1,11 @@
 """Observers whose clocks differ: nothing healthy is accused, and faults are found all the same."""
 
+from dataclasses import replace
+
 import pytest
 
 from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.observer_clock import ObserverClock, ahead, is_one_clock
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
@@ -350,16 +353,43 @@ def test_an_observer_has_its_part_of_a_journal():
     assert not is_one_clock(clock(), clock(), 61, 62)
 
 
-def test_a_gap_leaves_the_clock_unknown():
+@pytest.mark.parametrize("what", ["gap", "a time that no clock shows"])
+def test_a_gap_leaves_the_clock_unknown(what):
     """What is missing may be that another observer goes on."""
     source, replica = pair_of("p", "p")
-    replica.gap()
+    if what == "gap":
+        replica.gap()
+    else:
+        replica.fleet_event(FleetEventKind.OBSERVER, clock=None)
     fleet = FleetAudit()
     for journal in (source, replica):
         fleet.absorb(journal.fleet_events)
     ts = replica.fleet_events[-1].ts
     known = [one.clock.name(ts, ts) for one in fleet.reader.timelines.values()]
     assert known == ["p", None]
+
+
+@pytest.mark.parametrize("kind", [FleetEventKind.STATUS, FleetEventKind.TIME])
+def test_what_has_the_time_of_the_last_record_before_it_is_not_by_an_observers_clock(kind):
+    """That record was written by another one, or by nobody knows whom."""
+    source, _ = pair_of("", "")
+    last = source.status() if kind is FleetEventKind.STATUS else source.fleet_event(kind)
+    source.written_by("q")
+    source.fleet_events[-1] = replace(source.fleet_events[-1], ts=last.ts)
+    source.time()
+    fleet = FleetAudit()
+    fleet.absorb(source.fleet_events)
+    shown = fleet.reader.timelines["s"].clock
+    assert [shown.name(first, last.ts + 9) for first in (last.ts, last.ts + 1)] == [None, "q"]
+
+
+def test_a_clock_that_is_wrong_is_told_by_how_much():
+    """In whole milliseconds, as of the last answer."""
+    source, replica = pair_of("", "")
+    for ahead_us in (9 * SECOND_US, 7 * SECOND_US, 5 * SECOND_US, 3 * SECOND_US + 999):
+        answer(source, f"{A}:1-3", ahead_us=ahead_us)
+    [noted] = audit_fleet(source, replica).observations
+    assert (noted.code, noted.data) == (ObservationCode.CLOCKS_DIFFER, {"lag_ms": 3_000})
 
 
 def test_a_journal_that_goes_on_shows_what_contradicts():

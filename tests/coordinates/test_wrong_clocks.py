@@ -372,3 +372,68 @@ def test_an_answer_without_a_row_sets_nothing():
     assert set(result.codes) == {ObservationCode.LOG_STATUS_MISSING}
     shown = [cut.ts for cut in result.cuts if cut.answer == "row" and cut.scope == "instance"]
     assert (shown[0], shown[-1]) == (START + SECOND_US + 1_000, journal.ts)
+
+
+def heartbeats(*shown: int, observer: bool = False) -> Block:
+    """Records that show these times; ``observer``: the first one names who writes."""
+    builder = BlockBuilder("a", epoch=1, first_sequence=0)
+    for number, ts in enumerate(shown):
+        is_observer = observer and not number
+        record_type = RecordType.OBSERVER if is_observer else RecordType.HEARTBEAT
+        builder.server_record(record_type, {"clock": "p"} if is_observer else {}, ts=ts)
+    return builder.build()
+
+
+def read_of(clock: JournalClock, *blocks: Block) -> tuple[list[int], int]:
+    """The times of these blocks in the journal, and how many steps are not believed."""
+    read = [clock.read(block) for block in blocks]
+    times = [ts for block, _ in read for ts in block.columns["ts"].tolist()]
+    return times, sum(len(breaks) for _, breaks in read)
+
+
+def test_what_a_clock_that_was_set_shows_goes_on_from_its_last_record() -> None:
+    """Not from the one before it; a record may come a minute after it."""
+    clock = JournalClock(now=9_000, shown=5_000, offset=4_000)
+    assert read_of(clock, heartbeats(5_000, 6_000, 9_000)) == ([9_000, 10_000, 13_000], 0)
+    assert (clock.shown, clock.now) == (9_000, 13_000)
+    assert read_of(clock, heartbeats(9_000 + STEP_MAX_US)) == ([13_000 + STEP_MAX_US], 0)
+
+
+def test_a_journal_does_not_begin_in_1970() -> None:
+    """A first record without a time has that of the next one; any other time may be the first."""
+    assert read_of(JournalClock(), heartbeats(0, 5, 9)) == ([5, 5, 9], 0)
+    for first in (1, LATEST_US - 1, LATEST_US):
+        assert read_of(JournalClock(), heartbeats(first)) == ([first], 0)
+    assert read_of(JournalClock(), heartbeats(LATEST_US + 1, START)) == ([START, START], 1)
+
+
+@pytest.mark.parametrize("second", [START + 1, START + HOUR_US, LATEST_US + 1])
+def test_a_journal_whose_second_time_is_wrong_may_be_cut_anywhere(second: int) -> None:
+    """After an observer's name no step is believed by itself, the second one neither."""
+    shown = [START, second, START + HOUR_US + 2, START + HOUR_US + 3]
+    whole = heartbeats(*shown, observer=True)
+    expected = read_of(JournalClock(), whole)
+    for cut in range(1, len(shown)):
+        times, breaks = read_of(JournalClock(), whole.take(0, cut), whole.take(cut, len(shown)))
+        assert breaks == expected[1]
+        assert times[-1] == expected[0][-1]
+
+
+def test_a_time_that_was_not_believed_is_forgotten_with_the_next_one_that_is() -> None:
+    """The record after it shows that it was the wrong one, in whichever block it comes."""
+    clock = JournalClock(now=START, shown=START, is_timed=True)
+    for shown, expected in (
+        (START + HOUR_US, START),
+        (START + 5, START + 5),
+        (START + HOUR_US + 7, START + 5),
+        (START + 9, START + 9),
+    ):
+        assert read_of(clock, heartbeats(shown))[0] == [expected]
+
+
+def test_a_block_begins_where_its_first_record_goes_on() -> None:
+    """Where that shows a time that is not believed, it is the time of the journal."""
+    clock = JournalClock(now=START, shown=START, is_timed=True)
+    for shown, first in ((START + 7, START + 7), (START + HOUR_US, START), (START - 7, START)):
+        assert first == clock.first(heartbeats(shown, shown + 2))
+    assert (clock.now, clock.shown, clock.other) == (START, START, None)
