@@ -16,7 +16,7 @@ from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import RecordType, concatenate
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.values.binlog import EventType
-from tallystick.producers.mysql import relay_files
+from tallystick.producers.mysql import relay_files, relay_logs
 from tallystick.producers.mysql.binlog_events import EventError
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.event_runs import count_of
@@ -462,3 +462,130 @@ def test_what_was_read_before_an_error_is_not_lost(tmp_path: Path) -> None:
     with pytest.raises(EventError, match="expected an event"):
         files.read()
     files.close()
+
+
+def test_before_a_start_is_recorded_a_row_may_name_a_file_behind_one_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    """Whatever opened that one, it is read, and what is lost is reported."""
+    replica = Followed(tmp_path)
+    replica.write(1)
+    assert replica.row(1, len(HEAD))
+    (tmp_path / "relay.000001").unlink()
+    replica.write(3, XID)
+    assert replica.row(3, len(HEAD + XID))
+    assert [f"1 {FD}", "gap: None", f"3 {FD}", "3 XID"] == replica.records()
+    replica.relays.close()
+
+
+@pytest.mark.parametrize("numbers", [(1,), (1, 2), (1, 2, 3), (2, 3)])
+def test_a_file_that_is_gone_when_reading_goes_on_was_of_another_relay_log(
+    tmp_path: Path, numbers: tuple[int, ...]
+) -> None:
+    """Where those that are there have lower numbers; it may have had more events."""
+    for number in numbers:
+        (tmp_path / f"relay.{number:06}").write_bytes(HEAD + XID)
+    files = RelayFiles(LocalDirectory(tmp_path), "relay", RelayCursor(3, len(HEAD)))
+    is_there = 3 in numbers
+    assert [EventType.XID] * is_there == types(files)
+    assert (not is_there, not is_there) == (files.is_anew, files.lost)
+    files.close()
+
+
+@pytest.mark.parametrize("action", ["reset", "reset_all"])
+def test_a_channel_that_began_anew_is_read_from_its_first_file(tmp_path: Path, action: str) -> None:
+    """Unless it is gone: its files are those of another one then, and are let go."""
+    replica = Followed(tmp_path)
+    replica.write(1, XID, rotate("relay.000002"))
+    replica.write(2)
+    opened = set(Path("/proc/self/fd").iterdir())
+    assert replica.row(2, len(HEAD))
+    replica.relays.give_up()
+    replica.relays.open_anew()
+    replica.relays.renew("", {"channel": "", "action": action})
+    assert [""] * (action == "reset") == replica.relays.channels
+    replica.relays.read()
+    replica.relays.record(replica.now)
+    read = [f"1 {FD}", "1 XID", "1 ROTATE", f"2 {FD}"] if action == "reset" else []
+    assert [f"2 {FD}", *read] == replica.records()
+    replica.relays.forget()
+    assert opened == set(Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize(("waiting", "is_read"), [(1, True), (2, True), (3, False)])
+def test_while_much_waits_to_be_recorded_no_more_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, waiting: int, *, is_read: bool
+) -> None:
+    """Only events fill the memory, and not that some were lost."""
+    monkeypatch.setattr(relay_logs, "WAITING_MAX", 2)
+    replica = Followed(tmp_path)
+    replica.write(1, *[XID] * (waiting - 1))
+    replica.relays.open({"": "relay.000001"})
+    replica.relays._waiting[""].extend([(0, None)] * 3)
+    replica.write(1, *[XID] * waiting)
+    replica.relays.read()
+    replica.relays.record(replica.now)
+    assert waiting - 1 + is_read == replica.records().count("1 XID")
+    replica.relays.close()
+
+
+def test_a_row_waits_for_no_relay_log_where_none_is_read(tmp_path: Path) -> None:
+    """Its coordinates are recorded as they are."""
+    replica = Followed(tmp_path)
+    replica.relays = RelayLogs(None, replica.journal, replica.notices.append, lambda: replica.now)
+    replica.write(1, XID)
+    assert replica.row(1, len(HEAD + XID))
+    replica.journal.save()
+    assert [] == replica.sink.blocks
+
+
+@pytest.mark.parametrize("is_read_before", [True, False])
+def test_behind_a_row_no_file_is_passed_over(tmp_path: Path, *, is_read_before: bool) -> None:
+    """A start that is not recorded yet may hide there."""
+    replica = Followed(tmp_path)
+    replica.write(1, rotate("relay.000002"))
+    replica.write(3, XID)
+    if is_read_before:
+        replica.relays.open({"": "relay.000001"})
+        replica.relays.record(replica.now)
+    assert replica.row(1, len(HEAD))
+    assert [] == replica.notices
+    replica.relays.record(replica.now + 1)
+    assert [f"1 {FD}", "1 ROTATE"] == replica.records()
+    replica.relays.close()
+
+
+@pytest.mark.parametrize("written", [0, 4, len(HEAD) - 1])
+def test_a_file_is_read_as_soon_as_its_head_is_whole(tmp_path: Path, written: int) -> None:
+    """The server may be writing it; the file that was opened is the one that is read."""
+    path = tmp_path / "relay.000001"
+    path.write_bytes(HEAD[:written])
+    opened = set(Path("/proc/self/fd").iterdir())
+    files = RelayFiles(LocalDirectory(tmp_path), "relay", RelayCursor(1, 4))
+    for _ in range(2):
+        assert [] == types(files)
+    path.write_bytes(HEAD)
+    assert [EventType.FORMAT_DESCRIPTION] == types(files)
+    files.close()
+    assert opened == set(Path("/proc/self/fd").iterdir())
+
+
+@pytest.mark.parametrize("what", ["encrypted", "another"])
+def test_a_file_that_cannot_be_gone_on_with_is_let_go(tmp_path: Path, what: str) -> None:
+    """It is opened again and again while it is there."""
+    path = tmp_path / "relay.000001"
+    path.write_bytes(HEAD)
+    directory = Flaky(tmp_path)
+    opened = set(Path("/proc/self/fd").iterdir())
+    files = RelayFiles(directory, "relay", RelayCursor(1, 4))
+    assert [EventType.FORMAT_DESCRIPTION] == types(files)
+    directory.session += 1
+    path.write_bytes(b"\xfdbin" + bytes(700) if what == "encrypted" else opened_at(10))
+    if what == "encrypted":
+        with pytest.raises(EventError, match="encrypted"):
+            files.read()
+    else:
+        assert [] == types(files)
+    assert files.is_anew is (what == "another")
+    files.close()
+    assert opened == set(Path("/proc/self/fd").iterdir())

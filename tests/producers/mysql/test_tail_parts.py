@@ -20,9 +20,10 @@ from tallystick.producers.mysql.binlog_dump import (
     COM_BINLOG_DUMP,
     COM_BINLOG_DUMP_GTID,
     BinlogDump,
+    StreamedEvent,
     dump_command,
 )
-from tallystick.producers.mysql.binlog_events import LogEvent
+from tallystick.producers.mysql.binlog_events import FormatDescription, LogEvent
 from tallystick.producers.mysql.channel_watch import ChannelWatch
 from tallystick.producers.mysql.clone_shown import CloneShown
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
@@ -31,7 +32,7 @@ from tallystick.producers.mysql.log_directory import LocalDirectory
 from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.relay_logs import RelayLogs
-from tallystick.producers.mysql.server_history import ServerHistory
+from tallystick.producers.mysql.server_history import BeganAnewError, ServerHistory
 from tallystick.producers.mysql.server_now import ServerNow
 from tallystick.producers.mysql.server_watch import ChannelsRead, Collected, LogEnd, ServerWatch
 from tallystick.producers.mysql.tail_journal import TailJournal
@@ -272,6 +273,127 @@ def test_a_boot_that_is_not_in_the_journal_is_recorded(
         assert (1_000.0, "u", 7) == (state.boot_s, state.server_uuid, state.server_id)
         [action] = [one["action"] for one in records if one["kind"] == "channel"]
         assert ("relay_log_recovery" if uuid == "u" else "change_source") == action
+
+
+def followed(
+    state: TailState, relays: RelayLogs | None = None, **options: Any
+) -> tuple[ServerHistory, MemorySink]:
+    """The history of a server whose journal is in the sink; by default no relay log is read."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, state, state_file=None, clock=time.monotonic)
+    relays = relays or RelayLogs(None, journal, print, steady_clock_us)
+    options = {"clock_us": steady_clock_us, "from_oldest": False} | options
+    return ServerHistory("a", journal, relays, notice=print, **options), sink
+
+
+def server_now(boot_s: float = 1_000.0, **more: Any) -> ServerNow:
+    """A server with a binary log of two files."""
+    body = {"server_uuid": "u", "server_id": 7, "variables": {}}
+    logs = {"binlog.000001": 157, "binlog.000002": 157}
+    return ServerNow(body, None, boot_s, **{"recovers_relay_log": False, "logs": logs} | more)
+
+
+@pytest.mark.parametrize(
+    ("options", "file"),
+    [
+        ({"from_oldest": True}, "binlog.000001"),
+        ({"from_oldest": False}, "binlog.000002"),
+        ({"from_oldest": False, "first_file": "binlog.000001"}, "binlog.000001"),
+        ({"from_oldest": True, "first_file": "binlog.000009"}, "binlog.000001"),
+    ],
+)
+def test_a_journal_begins_in_the_file_that_is_asked_for(options: dict[str, Any], file: str) -> None:
+    """The oldest one, the newest one, or one by its name if it is there."""
+    history, _ = followed(TailState(epoch=1), **options)
+    history.begin(server_now())
+    assert (file, 4) == history.start
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_statements_about_channels_are_counted_since_the_start(
+    tmp_path: Path, is_known: bool
+) -> None:
+    """Of a boot that the journal has, since the session began: what came before is recorded."""
+    (tmp_path / "relay.000001").write_bytes(HEAD)
+    for changes in (0, 1, 3, 4):
+        state = TailState(epoch=1, server_uuid="u", boot_s=1_000.0 if is_known else 1.0)
+        journal = TailJournal("a", MemorySink(), state, state_file=None, clock=time.monotonic)
+        relays = RelayLogs(LocalDirectory(tmp_path), journal, print, lambda: 1)
+        history, _ = followed(state, relays)
+        history.begin(server_now(channel_changes=3, relay_files={"": "relay.000001"}))
+        relays.open({"": "relay.000001"})
+        place = {"channel_name": "", "relay_log_file": "relay.000001", "relay_log_position": 4}
+        body = {"row": {"REPLICATION": {"channels": [place]}}}
+        collected = Collected(CollectRequest("c", 0), body, 1, changes=changes)
+        assert history.is_row_late(collected) is (changes > (3 if is_known else 0))
+        relays.close()
+
+
+@pytest.mark.parametrize(("known_s", "shown_s"), [(998.0, 998.0), (1.0, 1_000.0), (None, 1_000.0)])
+def test_a_boot_whose_file_has_not_come_by_a_row_is_the_one_that_was_known(
+    known_s: float | None, shown_s: float
+) -> None:
+    """The clocks were wrong; from then on its time is what the server says."""
+    state = TailState(epoch=1, server_uuid="u", boot_s=known_s, file="binlog.000002", position=157)
+    history, _ = followed(state)
+    server = server_now()
+    history.begin(server)
+    assert server.is_boot_unreported is (known_s != shown_s)
+    history.record_shown(Collected(CollectRequest("c1", 0), dict(ANSWER), 9))
+    assert (False, shown_s) == (server.is_boot_unreported, state.boot_s)
+
+
+@pytest.mark.parametrize("created", [0, 999])
+def test_a_start_is_of_when_it_opened_its_file(created: int) -> None:
+    """Without a binary log nothing shows that but the server's own time."""
+    state = TailState(epoch=1, server_uuid="u", boot_s=1.0)
+    if created:
+        state.file, state.position = "binlog.000001", 157
+    history, _ = followed(state)
+    started: list[int] = []
+    history.relays.started = started.append  # type: ignore[method-assign]
+    history.begin(server_now(1_000.7) if created else server_now(1_000.7, logs={}))
+    if created:
+        history.receive([description_of("binlog.000002", created)])
+        history.release(None)
+    assert [created or 1_000] == started
+
+
+def description_of(file: str, created: int) -> StreamedEvent:
+    """What begins a file, which a start has opened or nothing."""
+    fields = {"file": file, "start": 4, "length": 122}
+    form = FormatDescription(created or 500, created, "8.0.31", 4, 7, is_of_file=True)
+    return StreamedEvent(LogEvent(EventType.FORMAT_DESCRIPTION, 126, fields), form)
+
+
+@pytest.mark.parametrize("ended_by", [EventType.ROTATE, 0])
+def test_a_file_that_nothing_leads_to_is_of_another_log(ended_by: int) -> None:
+    """Neither a ROTATE nor a start; after a gap nobody could know."""
+    state = TailState(epoch=1, server_uuid="u", boot_s=1_000.0)
+    state.file, state.position, state.ended_by = "binlog.000001", 157, ended_by
+    history, _ = followed(state)
+    history.receive([description_of("binlog.000002", 0)])
+    with nullcontext() if ended_by else pytest.raises(BeganAnewError, match="does not follow"):
+        history.release(None)
+    assert history.is_anew is not bool(ended_by)
+
+
+def test_channels_are_described_for_what_began_anew_before(tmp_path: Path) -> None:
+    """An answer from before that does not count as one of the two."""
+    (tmp_path / "relay.000001").write_bytes(HEAD)
+    state = TailState(epoch=1)
+    journal = TailJournal("a", MemorySink(), state, state_file=None, clock=time.monotonic)
+    relays = RelayLogs(LocalDirectory(tmp_path), journal, print, lambda: 1)
+    history, _ = followed(state, relays)
+    relays.open({"": "relay.000001"})
+    channel = {"channel": "", "action": "change_source"}
+    history.describe_channels(ChannelsRead(1, [channel], 0))
+    relays.give_up()
+    for ts in (2, 3):
+        assert history.wants_channels
+        history.describe_channels(ChannelsRead(ts, [channel], 0))
+    assert not history.wants_channels
+    relays.forget()
 
 
 ANSWER = {"collection_id": "c1", "requested_at": 0, "row": {"LOCAL": {}, "REPLICATION": {}}}
