@@ -179,6 +179,44 @@ def test_refuses_indexes_without_a_sid(index):
         GtidSet.from_groups([U], np.array(index), np.array([1, 2]))
 
 
+@pytest.mark.parametrize(
+    ("bounds", "wrong"),
+    [
+        ([0, 5], 0),
+        ([-3, 2], -3),
+        ([7, GNO_MAX + 2], GNO_MAX + 1),
+        ([1, 3, 5, GNO_MAX + 9], GNO_MAX + 8),
+        ([0, GNO_MAX + 2], 0),
+    ],
+)
+def test_refuses_boundaries_of_no_gnos(bounds, wrong):
+    """Either end may be out of range, and is named; both limits themselves are GNOs."""
+    said = f"expected a GNO from 1 to {GNO_MAX}, found {wrong}"
+    with pytest.raises(CoordinateError, match=f"^{said}$"):
+        GtidSet.from_bounds({U: [1, 2], V: bounds})
+    assert str(GtidSet.from_bounds({U: [1, GNO_MAX + 1]})) == f"{U}:1-{GNO_MAX}"
+
+
+def test_an_index_beyond_the_sids_is_named():
+    """With those that there are."""
+    with pytest.raises(CoordinateError, match=r"^sid indexes from -1 to 2, expected 0 to 1$"):
+        GtidSet.from_groups([U, V], np.array([2, -1]), np.array([1, 2]))
+
+
+@pytest.mark.parametrize("intervals_of_many", [16, 17, 400])
+def test_counters_of_many_intervals_are_apart_as_numbers(intervals_of_many):
+    """Few are kept as a set, which is the whole one where none has many."""
+    many = GtidSet((U, 3 * n + 1, 3 * n + 2) for n in range(intervals_of_many))
+    whole = many | GtidSet([(V, 1, 4), (V, 6, 6)])
+    few, others = whole.parts()
+    if intervals_of_many == 16:
+        assert (few, others) == (whole, {})
+    else:
+        assert few == GtidSet([(V, 1, 4), (V, 6, 6)])
+        assert {U: many.bounds()[U]} == {sid: one.tolist() for sid, one in others.items()}
+    assert GtidSet.from_parts(few, others) == whole
+
+
 def test_the_constructor_checks_its_intervals():
     """Intervals from a program are exact: no reversed ones, no GNO out of range, no odd sid."""
     for first, last in [(0, 1), (1, GNO_MAX + 1), (5, 4), (-1, 3)]:
