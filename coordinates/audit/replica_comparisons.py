@@ -62,8 +62,8 @@ class Member(NamedTuple):
         return (self.timeline.logged(), self.timeline.beyond, *self.replica.received())
 
     def counted_of_others(self, ts: int) -> GtidSet:
-        """What of other servers it counts as executed, as its log and the last row have it."""
-        found = self.timeline.logged() | self.replica.shown
+        """What of other servers it counts as executed, by its log, row and SET gtid_purged."""
+        found = self.timeline.logged() | self.replica.shown | self.replica.given
         for server_uuid in self.timeline.uuids_until(ts):
             found = found.without_uuid(server_uuid)
         return found

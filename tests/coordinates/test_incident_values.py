@@ -102,7 +102,8 @@ def test_findings_have_one_order() -> None:
         {"instance_id": "c", "epoch": 0, "sequence": 0},
     ]
     found = [replace(FINDING, **changes) for changes in ordered]
-    assert sorted(found[::-1], key=lambda one: one.order) == found
+    found.reverse()
+    assert sorted(found, key=lambda one: one.order) == found[::-1]
 
 
 def test_values_are_alike_whatever_their_data() -> None:
