@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import permutations, product
+
+import pytest
 
 from tallystick.coordinates.results import (
     Acknowledgement,
@@ -17,6 +20,10 @@ from tallystick.coordinates.results import (
     ObservationCode,
     Outcome,
     Severity,
+    SubjectCheck,
+    Verdict,
+    gravest,
+    verdict_now,
 )
 
 FINDING = Finding(
@@ -102,15 +109,55 @@ def test_findings_have_one_order() -> None:
         {"instance_id": "c", "epoch": 0, "sequence": 0},
     ]
     found = [replace(FINDING, **changes) for changes in ordered]
-    found.reverse()
-    assert sorted(found, key=lambda one: one.order) == found[::-1]
+    assert sorted([*found[4:], *found[:4]], key=lambda one: one.order) == found
 
 
 def test_values_are_alike_whatever_their_data() -> None:
     """They go into sets; data may be any JSON."""
     check = Check("no_errant_gtids", Outcome.UNDECIDED, "source_not_in_fleet", {"sources": ["a"]})
     seen = Observation.of_no_record(ObservationCode.JOURNAL_GAP, "x", "lost", {"sources": ["a"]})
+    assert (0, 0, 0) == (seen.epoch, seen.sequence, seen.ts)
     for one in (check, seen, FINDING):
         other = replace(one, data={"sources": ["b"]})
         assert hash(one) == hash(other)
         assert len({one, other, replace(one)}) == 2
+
+
+@pytest.mark.parametrize("order", list(permutations(Outcome)))
+def test_the_gravest_check_of_a_rule_counts(order: tuple[Outcome, ...]) -> None:
+    """Broken more than undecided, that more than holds, in whatever order they come."""
+    checks = [SubjectCheck("b", None, "c1", 1, Check("no_errant_gtids", one)) for one in order]
+    others = [one._replace(channel="") for one in checks if one.check.outcome is Outcome.HOLDS]
+    assert [one.check.outcome for one in gravest([*checks, *others])] == [
+        Outcome.BROKEN,
+        Outcome.HOLDS,
+    ]
+    graver = [(a.value, b.value) for a, b in product(Outcome, repeat=2) if _is_graver(a, b)]
+    assert sorted(graver) == [("broken", "holds"), ("broken", "undecided"), ("undecided", "holds")]
+
+
+def _is_graver(one: Outcome, other: Outcome) -> bool:
+    return Check("no_errant_gtids", one).is_graver(Check("no_errant_gtids", other))
+
+
+@pytest.mark.parametrize(
+    ("states", "is_undecided", "rows", "expected"),
+    [
+        ([], [], [Verdict.CONSISTENT], Verdict.CONSISTENT),
+        ([], [False, False], [Verdict.CONSISTENT], Verdict.CONSISTENT),
+        ([], [False, True], [Verdict.CONSISTENT], Verdict.UNDECIDED),
+        ([], [], [Verdict.CONSISTENT, Verdict.UNDECIDED], Verdict.UNDECIDED),
+        ([], [], [Verdict.INCONSISTENT], Verdict.CONSISTENT),  # it is over
+        (["RESOLVED", "SUPERSEDED", "ACKNOWLEDGED"], [], [Verdict.CONSISTENT], Verdict.CONSISTENT),
+        (["RESOLVED", "OPEN"], [True], [Verdict.UNDECIDED], Verdict.INCONSISTENT),
+    ],
+)
+def test_the_verdict_now_is_of_open_incidents_and_of_what_is_missing(
+    states: list[str], is_undecided: list[bool], rows: list[Verdict], expected: Verdict
+) -> None:
+    """An observation that leaves nothing undecided is no doubt."""
+    incidents = [replace(INCIDENT, state=IncidentState[one]) for one in states]
+    code = ObservationCode.JOURNAL_GAP
+    seen = [Observation.of_no_record(code, "x", "lost", is_undecided=one) for one in is_undecided]
+    assert verdict_now(incidents, seen, rows) is expected
+    assert verdict_now(incidents, seen, [], rows) is expected

@@ -140,6 +140,12 @@ def test_ascending_numbers_take_little_room():
     assert len(encode(npt.NDArray[Any], array)) < 2_100
 
 
+@pytest.mark.parametrize(("hint", "value"), [(Dog, Dog("rex")), (GtidSet, SET), (int, 7)])
+def test_a_value_that_may_be_none_takes_no_more_room(hint, value):
+    """Where it is there it is written as it is, and not beside what it is one of."""
+    assert len(encode(hint, value)) == len(encode(hint | None, value))
+
+
 def test_equal_sets_are_written_once():
     """And a set that grows comes back as one that grows."""
     sets = [GtidSet([(UUID_A, n, n) for n in range(1, 400, 2)]) for _ in range(10)]
@@ -267,6 +273,7 @@ def test_another_field_type_or_class_is_another_schema():
         _dataclass(a=list[int]),
         _dataclass(a=set[int]),
         _dataclass(a=Dog | Cat),
+        _dataclass(a=Dog | Cat | None),
         dataclasses.make_dataclass("Other", [("a", int)]),
     ]
     assert len(made) == len({schema_hash(kind) for kind in made})
