@@ -72,6 +72,8 @@ class ChannelBaselines:
     source_instance: str | None = None
     receiver_stopped_at: int | None = None
     """Moment of the last STOP; None: the receiver runs, or was not seen to stop."""
+    begun_ts: int = -1
+    """When a record began the lineage; -1: none did."""
     stopped: list[str] = field(default_factory=list)
     """Threads that the previous row showed as stopped without an error."""
     master_info: MasterInfoWrite | None = None

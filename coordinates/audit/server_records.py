@@ -360,6 +360,8 @@ class ServerRecordReader(InstanceState):
             relay.reconnected()
         if action in ("start_receiver", "stop_receiver", *LINEAGE_ACTIONS):
             channel.receiver_stopped_at = ts if action == "stop_receiver" else None
+        if action in LINEAGE_ACTIONS:
+            channel.begun_ts = ts
         self.info_write_steps.administered(name, str(action), ts)
         self.clones.channel_administered(name, str(action), ts)
         self.reporter.fleet_event(

@@ -211,3 +211,17 @@ def test_half_of_the_healthy_journals_have_no_more_than_a_server_shows() -> None
         for record in (*kept, *given):
             del record["sequence"]
         assert given == kept
+
+
+def test_tables_read_before_a_reset_replica_are_not_held_against_the_status_after_it() -> None:
+    """In this fleet the channel begins anew between the two, while the answer is read."""
+    scenario = Scenario(
+        seed=1_008_845,
+        topology="star",
+        duration_ms=6_000,
+        writes_per_second=9.0,
+        acts=False,
+        fault="receiver_skips_given_up_group",
+        max_binlog_size=1 << 20,
+    )
+    assert run_seed(scenario).fired == FAULTS[scenario.fault or ""].must_fire
