@@ -5,7 +5,6 @@ Nothing is decided here and nothing is changed.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -297,9 +296,6 @@ def stored_evidence(
 ) -> StoredEvidence:
     """Of what the repositories hold of one channel."""
     asked_at = row.body["asked_at"]
-    if isinstance(asked_at, int) and history.begun_ts >= asked_at:
-        # The tables were read before the status, maybe before the channel began anew.
-        state = replace(state, stored_read=None, stored_applied=None, stored_executed=None)
     return StoredEvidence(
         is_gtid_only=state.is_gtid_only,
         is_transactional=row.server.relay_log_info_is_transactional,

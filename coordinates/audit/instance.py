@@ -624,7 +624,7 @@ class InstanceAudit(ServerRecordReader):
     # Rows
 
     def _answered(self, body: dict[str, Any], ts: int) -> None:
-        body, ts, read_before = self._time_answer(body, ts)
+        body, ts, read_before, begun = self._time_answer(body, ts)
         asked_at = body["asked_at"]
         may_be_of_before = isinstance(asked_at, int) and asked_at <= self.stopped_ts
         # A log that was seen before a start that is missing may still be written.
@@ -639,15 +639,13 @@ class InstanceAudit(ServerRecordReader):
                 self.server.knows_tags,
                 logging,
                 RedoSeen.of(self.redo, ts),
+                **begun,
             )
         )
         self.clone_tables.row(body, ts)
         row = self.waiting[-1]
         self.collection_steps.answered(body, row.state, ts)
         if row.state is not None:
-            if isinstance(asked_at, int) and self.reset_ts >= asked_at:
-                # They were read before the row, maybe before the RESET.
-                row.state.purged = row.state.binary_logs = None
             self.persistence.passed(ts)
             self.info_write_steps.passed(asked_at)
         row.redo.is_of_row &= self.is_known_up_to(row)
@@ -660,6 +658,15 @@ class InstanceAudit(ServerRecordReader):
                 collection_id=row.body["collection_id"],
             )
         self._settle_rows()
+
+    def _begun_since(self, moment: int) -> dict[str, Any]:
+        """What the journal shows to have begun anew since then; fields of `WaitingRow`."""
+        since = max(moment, 0)  # what did not begin is at -1
+        channels = self.baselines.channels.items()
+        return {
+            "is_behind_reset": self.reset_ts >= since,
+            "begun_anew": tuple(name for name, one in channels if one.begun_ts >= since),
+        }
 
     def _log_before(
         self, row: WaitingRow, read_before: tuple[int, int] | None
@@ -682,13 +689,13 @@ class InstanceAudit(ServerRecordReader):
 
     def _time_answer(
         self, body: dict[str, Any], ts: int
-    ) -> tuple[dict[str, Any], int, tuple[int, int] | None]:
+    ) -> tuple[dict[str, Any], int, tuple[int, int] | None, dict[str, Any]]:
         """The times of an answer by the journal's clock, which it may correct.
 
         Returns:
             The body, with ``asked_at``, before which nothing was read, and ``behind_us``, by how
-            much the clock was behind; the time of the answer; and where the binary log ended when
-            it was received, by the clock of before.
+            much the clock was behind; the time of the answer; and by the clock of before where the
+            binary log ended when it was received, and what has begun anew since then.
         """
         clock, was_doubtful = self.clock, self.clock.is_doubtful
         requested_at, received_at = body.get("requested_at"), body.get("received_at")
@@ -698,6 +705,7 @@ class InstanceAudit(ServerRecordReader):
         received_ts = ts if received_at is None else ts - taken_us
         window = self.binlog.window
         read_before = None if received_at is None else window.last_end_before(received_ts)
+        begun = self._begun_since(received_ts) if received_at is not None else {}
         lag_before, behind_us = clock.lag, 0
         if "row" in body:  # without a row time goes on only when the server is there again
             if isinstance(requested_at, int):
@@ -714,14 +722,19 @@ class InstanceAudit(ServerRecordReader):
         if behind_us or clock.times_from_now(lag_before):
             self.time_anew(ts)
         if received_at is not None:
-            received_at = self.received_ts = ts - taken_us
+            received_at = ts - taken_us
+            if "row" in body:  # an error may overtake the answer to an earlier request
+                self.received_ts = received_at
         asked_at = requested_at if received_at is None else received_at
         if was_doubtful or behind_us or (isinstance(asked_at, int) and asked_at > ts):
-            # By this clock nothing is known but that the last answer came before.
+            # By this clock nothing is known but that the last row came before.
             asked_at = self.answered_ts
-        self.answered_ts = ts
+        if received_at is None and isinstance(asked_at, int):
+            begun = self._begun_since(max(asked_at, self.answered_ts))
+        if "row" in body:
+            self.answered_ts = ts
         times = {"asked_at": asked_at, "received_at": received_at, "behind_us": behind_us}
-        return {**body, **times}, ts, read_before
+        return {**body, **times}, ts, read_before, begun
 
     def _settle_rows(self, *, force: bool = False) -> None:
         """Judge the rows whose coordinates the journal has reached, or never will."""

@@ -68,6 +68,10 @@ class WaitingRow:
     log_before: LogCoordinates | None = None
     """Where the binary log ended when the row was asked for, or, where that is not known, at its
     position in the journal."""
+    is_behind_reset: bool = False
+    """Whether the binary log began anew since it was asked for."""
+    begun_anew: tuple[str, ...] = ()
+    """Channels that did so."""
     state: ServerState | None = field(init=False, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
@@ -75,6 +79,16 @@ class WaitingRow:
         self.state = (
             read_log_status(self.body, tags=self.tags, logging=self.logging) if has_row else None
         )
+        if self.state is None:
+            return
+        # What is read beside the row may be from before that.
+        if self.is_behind_reset:
+            self.state.purged = self.state.binary_logs = None
+        channels = self.state.channels
+        for name in channels.keys() & self.begun_anew:
+            known = channels[name]
+            went_on = self.state.channels_went_on
+            channels[name] = known.without_tables() if went_on else known.of_row_alone()
 
 
 @dataclass(slots=True, eq=False)
@@ -122,7 +136,8 @@ class InstanceState:
         reset_ts: Time of the last RESET of the binary log, -1 before the first.
         purged_ts: Time of its last purge, -1 before the first.
         answered_ts: Time of the last log_status row, -1 before the first.
-        received_ts: When the last answer that says so had come, -1 before the first.
+        received_ts: When the observer had the request of the last row that says so, -1 before the
+            first.
         has_lost_records: Whether records from before what was read are missing: logs are not new.
         first_lineage: Number of the first lineage of each log that is read from here on.
     """

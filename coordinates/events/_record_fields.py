@@ -116,6 +116,7 @@ _LOG_STATUS = Shape(
         "binary_logs_again": _BINARY_LOGS,
         "gtid_purged": text,
         "replica_status": table_rows,
+        "channels_went_on": boolean,
         "gtid_owned": text,
         "prepared_xa": text,
         "innodb": Shape(

@@ -135,6 +135,27 @@ class ChannelState:
     workers: list[StoredWorker] = field(default_factory=list)
     """What the workers of its applier have stored."""
 
+    def without_tables(self) -> ChannelState:
+        """Nothing of the replication info tables."""
+        return replace(
+            self,
+            left_out_of=(),
+            stored_read=None,
+            stored_applied=None,
+            stored_executed=None,
+            workers=[],
+        )
+
+    def of_row_alone(self) -> ChannelState:
+        """Where it is named, and what log_status itself says: nothing that is read beside it."""
+        return ChannelState(
+            self.channel,
+            is_listed=self.is_listed,
+            has_status=self.has_status,
+            relay_is_empty=self.relay_is_empty,
+            relay=self.relay,
+        )
+
 
 @dataclass(slots=True)
 class ServerState:
@@ -178,6 +199,8 @@ class ServerState:
     """Whether the row's list of channels was read whole."""
     has_replica_status: bool = False
     """Whether SHOW REPLICA STATUS was read, which may have no rows."""
+    channels_went_on: bool = False
+    """Whether it was read again after the row, and no channel had begun anew."""
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -359,6 +382,7 @@ class _Reader:
         if isinstance(body.get("clone_status"), dict):
             state.clone_status = {k.lower(): v for k, v in body["clone_status"].items()}
         state.has_replica_status = isinstance(body.get("replica_status"), list)
+        state.channels_went_on = body.get("channels_went_on") is True
         for row in self._rows(body, "replica_status"):
             self._read_replica_status(row)
         for row in self._rows(body, "replication_applier_status_by_worker", one_each=False):

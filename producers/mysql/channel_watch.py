@@ -56,14 +56,9 @@ class ChannelWatch:
         records: list[dict[str, Any]] = []
         now: dict[str, dict[str, Any]] = {}
         for row in status:
-            name = str(row.get("Channel_Name") or "").lower()
-            channel = {key: row.get(key) for key in _OF_SOURCE}
-            channel["Retrieved_Gtid_Set"] = row.get("Retrieved_Gtid_Set")
-            channel["read"] = _position(row.get("Source_Log_File"), row.get("Read_Source_Log_Pos"))
+            name, channel = _shown(row)
             channel["relay"] = _position(*relays.get(name, (None, None)))
             channel["is_empty"] = relays.get(name) == ("", 0)
-            executed = row.get("Relay_Source_Log_File"), row.get("Exec_Source_Log_Pos")
-            channel["executed"] = _position(*executed)
             before = self.known.get(name)
             if name not in relays and before is not None:
                 # Removed between status and row: what was there before is still what is known.
@@ -107,6 +102,26 @@ class ChannelWatch:
         channel = self.known.get(name)
         if channel is not None:
             self.known[name] = {**channel, "Retrieved_Gtid_Set": "", "relay": None, "read": None}
+
+
+def went_on(status: Iterable[Mapping[str, Any]], again: Iterable[Mapping[str, Any]]) -> bool:
+    """Whether no channel began anew between two SHOW REPLICA STATUS, as far as they show it."""
+    before, now = dict(map(_shown, status)), dict(map(_shown, again))
+    return before.keys() == now.keys() and not any(
+        _action(before[name], channel) for name, channel in now.items()
+    )
+
+
+def _shown(row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """A channel's name, and what a row of SHOW REPLICA STATUS has of it."""
+    return str(row.get("Channel_Name") or "").lower(), {
+        **{key: row.get(key) for key in _OF_SOURCE},
+        "Retrieved_Gtid_Set": row.get("Retrieved_Gtid_Set"),
+        "read": _position(row.get("Source_Log_File"), row.get("Read_Source_Log_Pos")),
+        "relay": _position(row.get("Relay_Log_File"), row.get("Relay_Log_Pos")),
+        "is_empty": False,
+        "executed": _position(row.get("Relay_Source_Log_File"), row.get("Exec_Source_Log_Pos")),
+    }
 
 
 def relay_coordinates(body: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:

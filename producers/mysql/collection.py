@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, final
 
-from tallystick.producers.mysql.channel_watch import GROUP_REPLICATION
+from tallystick.producers.mysql.channel_watch import GROUP_REPLICATION, went_on
 from tallystick.producers.mysql.clone_shown import CloneShown
 from tallystick.producers.mysql.dialect import Dialect, lsns_of
 from tallystick.producers.mysql.errors import MysqlError
@@ -282,6 +282,10 @@ class Collector:
                 body.answer["binary_logs_again"] = _binary_logs(again)
 
     def _read_after_row(self, body: _Body) -> None:
+        status = body.answer.get("replica_status")
+        if status:
+            again = self._replica_status()
+            body.answer["channels_went_on"] = went_on(status, again)
         body.value("gtid_owned", "SELECT @@GLOBAL.gtid_owned")
         prepared = body.rows("prepared_xa", "XA RECOVER")
         if prepared is not None and not prepared:

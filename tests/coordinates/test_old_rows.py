@@ -12,7 +12,7 @@ RULE = "snapshot_position_monotone"
 
 
 def answered(journal: Journal, behind_us: int = 0) -> Record:
-    """A row that was asked for a moment ago, by another clock, and received just now."""
+    """A row that was asked for a moment ago, by another clock; its observer has just got that."""
     received_at = journal.ts - 300
     return journal.row(requested_at=received_at - 500 + behind_us, received_at=received_at)
 
@@ -26,7 +26,7 @@ def last_answer(journal: Journal) -> tuple[Verdict, str]:
 
 @pytest.mark.parametrize("pause_us", [SECOND_US // 2, 3 * SECOND_US])
 def test_an_answer_given_again_with_its_time_is_of_nobody_knows_when(pause_us):
-    """It came when the one before did, which no second answer has: it may be that one."""
+    """No second request is received when the one before was: it may be the answer to that one."""
     journal = source()
     journal.ts += SECOND_US
     first = answered(journal)

@@ -99,6 +99,7 @@ def test_a_collection_is_a_record_of_the_journal_that_can_be_read(mysqld, name):
         assert admin.value("SELECT @@server_uuid") == state.server_uuid
     expected = {SOURCE: set(), REPLICA: {""}, HUB: {"source_a", "source_b"}}[name]
     assert expected == set(state.channels)
+    assert state.channels_went_on == bool(expected)
     for channel in state.channels.values():
         assert channel.is_listed
         assert channel.has_status
@@ -132,8 +133,9 @@ def test_the_statements_run_in_the_order_of_the_journal(mysqld):
             admin.run("SET GLOBAL general_log = OFF, GLOBAL log_output = 'FILE'")
     words = ("gtid_executed", "mysql.gtid_executed", "slave_master_info", "slave_relay_log_info",
              "slave_worker_info", "SHOW BINARY LOGS", "gtid_purged", "SHOW BINARY LOGS",
-             "connection_status", "by_worker", "SHOW REPLICA STATUS", "log_status", "gtid_owned",
-             "XA RECOVER", "Innodb", "clone_status")  # fmt: skip
+             "connection_status", "by_worker", "SHOW REPLICA STATUS", "log_status",
+             "SHOW REPLICA STATUS", "gtid_owned", "XA RECOVER", "Innodb",
+             "clone_status")  # fmt: skip
     asked = [text for (text,) in rows]
     first = next(at for at, text in enumerate(asked) if "gtid_executed" in text)
     assert [True] * len(words) == [

@@ -24,7 +24,7 @@ from tallystick.producers.mysql.binlog_dump import (
     dump_command,
 )
 from tallystick.producers.mysql.binlog_events import FormatDescription, LogEvent
-from tallystick.producers.mysql.channel_watch import ChannelWatch
+from tallystick.producers.mysql.channel_watch import ChannelWatch, went_on
 from tallystick.producers.mysql.clone_shown import CloneShown
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.event_runs import EventRun
@@ -1025,6 +1025,30 @@ def test_a_channel_that_has_retrieved_nothing_by_gtid_has_another_address_by_a_c
     watch.note(answer(Retrieved_Gtid_Set=""), ())
     now = answer(Retrieved_Gtid_Set="", relay=("relay-c.000002", 500), **changes)
     assert [r["action"] for r in watch.note(now, ())] == actions
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"Retrieved_Gtid_Set": "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-9"}, True),
+        ({"Relay_Log_File": "relay-c.000003", "Relay_Log_Pos": 4}, True),
+        ({"Channel_Name": "other"}, False),
+        ({"Relay_Log_Pos": 399}, False),
+        ({"Retrieved_Gtid_Set": ""}, False),
+        ({"Auto_Position": 0}, False),
+        ({"Source_Host": "other", "Relay_Log_Pos": 157}, False),
+    ],
+)
+def test_a_second_status_shows_whether_channels_went_on(
+    changes: dict[str, Any], expected: bool
+) -> None:
+    """What falls, or is of another source, is of a relay log that began anew."""
+    relay = {"Relay_Log_File": "relay-c.000002", "Relay_Log_Pos": 400}
+    (before,), (now,) = (answer(**relay | more)["replica_status"] for more in ({}, changes))
+    assert went_on([before], [now]) is expected
+    assert not went_on([before], [])
+    assert not went_on([], [now])
 
 
 def test_a_channel_that_goes_on_after_gtids_were_lost_is_not_reset() -> None:
