@@ -70,7 +70,7 @@ class RelayFiles:
 
     Attributes:
         cursor: Where reading goes on.
-        lost: Whether a file, or part of one, has gone unread since this was last set to False.
+        lost: Whether a file, or part of one, has gone unread after all that has been read.
         starts: How many starts of the server have been recorded and have not shown here yet. A
             start opens a file that no ROTATE leads to; it is read after that start.
         jumps: Whether a file may be passed over that is gone; else reading stops in front of it,
@@ -135,17 +135,20 @@ class RelayFiles:
             number >= first and arrived_s >= opened_s for first, arrived_s in self.arrivals.items()
         )
 
-    def read(self, upto: tuple[int, int] | None = None) -> list[Events]:
+    def read(self, upto: tuple[int, int] | None = None) -> list[Events | None]:
         """The events that have been written since the last call; of many, the first ones.
 
         Args:
             upto: With it, no event that ends beyond this file number and position.
 
+        Returns:
+            None among them is where a file, or part of one, has gone unread.
+
         Raises:
             EventError: Something in a file is no event.
             OSError: A file or the directory cannot be read.
         """
-        found: list[Events] = []
+        found: list[Events | None] = []
         try:
             self._read(found, upto)
         except (EventError, OSError):
@@ -153,7 +156,7 @@ class RelayFiles:
                 raise  # what was read before goes first; the next call meets this again
         return found
 
-    def _read(self, found: list[Events], upto: tuple[int, int] | None) -> None:
+    def _read(self, found: list[Events | None], upto: tuple[int, int] | None) -> None:
         self._left = _TURN_BYTES
         while not self.is_anew:
             if upto is not None and self.cursor.number > upto[0]:
@@ -288,7 +291,9 @@ class RelayFiles:
                 self.starts = 0
         return True
 
-    def _read_file(self, found: list[Events], limit: int | None, *, is_last: bool = False) -> None:
+    def _read_file(
+        self, found: list[Events | None], limit: int | None, *, is_last: bool = False
+    ) -> None:
         assert self._file is not None
         wanted = CHUNK_BYTES
         while True:
@@ -304,7 +309,7 @@ class RelayFiles:
                 return
             wanted = CHUNK_BYTES
 
-    def _take_chunk(self, chunk: bytes, found: list[Events], limit: int | None) -> int:
+    def _take_chunk(self, chunk: bytes, found: list[Events | None], limit: int | None) -> int:
         """Take the whole events of what is at the cursor; return the length of the next one."""
         name = format_log_file_name(self.base_name, self.cursor.number)
         begin, at, length = self.cursor.position, 0, 0
@@ -336,13 +341,16 @@ class RelayFiles:
         return length
 
     def _take(
-        self, chunk: bytes, offsets: list[int], lengths: list[int], found: list[Events]
+        self, chunk: bytes, offsets: list[int], lengths: list[int], found: list[Events | None]
     ) -> None:
         if not offsets:
             return
+        if self.lost:
+            found.append(None)
+            self.lost = False
         assert self._checksum_length is not None
         number, start, _ = self.cursor
-        found += read_events(
+        events = read_events(
             chunk,
             offsets,
             lengths,
@@ -350,7 +358,8 @@ class RelayFiles:
             file=format_log_file_name(self.base_name, number),
             checksum_length=self._checksum_length,
         )
-        last = found[-1]
+        found += events
+        last = events[-1]
         goes_on = isinstance(last, LogEvent) and leads_on(
             self.base_name, last.type, last.fields.get("text")
         )

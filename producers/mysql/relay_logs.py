@@ -249,7 +249,7 @@ class RelayLogs:
         """Read a channel whose files began anew; the record has what was done to it."""
         files, opened = self._files.get(channel), self._opened.pop(channel)
         if files is not None and files.lost:
-            self._journal.server_record(RecordType.GAP, {"channel": channel})
+            self._waiting.setdefault(channel, deque()).append((self._clock_us(), None))
         self.administer([record])
         if files is None or record["action"] == "reset_all":
             opened.close()
@@ -398,8 +398,9 @@ class RelayLogs:
         now = self._clock_us()
         if files.lost and not files.is_anew:
             files.lost = False
+            events.append(None)
+        if None in events:
             self._notice(f"a relay log file of channel {channel!r} was gone before it was read")
-            waiting.append((now, None))
         waiting.extend((now, each) for each in events)
         if files.is_anew:
             self.anew.add(channel)

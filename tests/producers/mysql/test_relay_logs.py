@@ -478,6 +478,20 @@ def test_before_a_start_is_recorded_a_row_may_name_a_file_behind_one_that_is_gon
     replica.relays.close()
 
 
+def test_a_gap_is_where_the_file_was_that_is_gone(tmp_path: Path) -> None:
+    """Behind what was still to be read of the file before it, in the same turn."""
+    replica = Followed(tmp_path)
+    replica.write(1)
+    assert replica.row(1, len(HEAD))
+    replica.write(1, XID, rotate("relay.000002"))
+    replica.write(3, XID)
+    assert replica.row(3, len(HEAD + XID))
+    expected = [f"1 {FD}", "1 XID", "1 ROTATE", "gap: None", f"3 {FD}", "3 XID"]
+    assert expected == replica.records()
+    assert ["a relay log file of channel '' was gone before it was read"] == replica.notices
+    replica.relays.close()
+
+
 @pytest.mark.parametrize("numbers", [(1,), (1, 2), (1, 2, 3), (2, 3)])
 def test_a_file_that_is_gone_when_reading_goes_on_was_of_another_relay_log(
     tmp_path: Path, numbers: tuple[int, ...]
@@ -510,6 +524,25 @@ def test_a_channel_that_began_anew_is_read_from_its_first_file(tmp_path: Path, a
     assert [f"2 {FD}", *read] == replica.records()
     replica.relays.forget()
     assert opened == set(Path("/proc/self/fd").iterdir())
+
+
+def test_what_was_lost_of_a_relay_log_before_it_began_anew_comes_after_what_was_read(
+    tmp_path: Path,
+) -> None:
+    """The last file ended with the server, which has opened another one since; RESET REPLICA."""
+    replica = Followed(tmp_path)
+    replica.write(1)
+    assert replica.row(1, len(HEAD))
+    replica.write(1, XID, event(EventType.STOP, b""))
+    (tmp_path / "relay.000001").rename(tmp_path / "removed")
+    replica.write(1)
+    (tmp_path / "removed").unlink()
+    replica.relays.read()
+    assert {""} == replica.relays.anew
+    replica.relays.open_anew()
+    replica.relays.renew("", {"channel": "", "action": "reset"})
+    assert [f"1 {FD}", "1 XID", "1 STOP", "gap: None"] == replica.records()
+    replica.relays.close()
 
 
 @pytest.mark.parametrize(("waiting", "is_read"), [(1, True), (2, True), (3, False)])
