@@ -147,7 +147,7 @@ class JournalClock:
             elif _follows(ts, self.other):
                 assert self.other is not None
                 self.offset, self.shown, self.other = self.now - self.other, ts, None
-            elif self._may_leap(ts, following) and not _is_timed(block, index):
+            elif self._may_leap(ts, following, is_timed=self.is_timed or _is_timed(block, index)):
                 self.shown, self.other = ts, None
             else:
                 breaks.append(Break(index, ts, -1 if self.shown is None else self.shown))
@@ -163,11 +163,12 @@ class JournalClock:
         self.shown, self.other, self.lag, self.lags = ts, None, None, []
         self.offset = self.now - ts if ts < self.now - STEP_MAX_US else 0
 
-    def _may_leap(self, ts: int, following: int | None) -> bool:
+    def _may_leap(self, ts: int, following: int | None, *, is_timed: bool) -> bool:
         """Whether time may have passed that nothing else shows, in a journal written by hand."""
-        is_first = self.shown is None
-        is_later = self.shown is not None and ts > self.shown and not self.is_timed
-        return _is_time(ts) and (is_first or (is_later and not _follows(following, self.shown)))
+        if self.shown is None:
+            return _is_time(ts)
+        is_later = _is_time(ts) and ts > self.shown and not is_timed
+        return is_later and not _follows(following, self.shown)
 
     def doubt(self) -> tuple[bool, bool]:
         """A step was not believed.

@@ -423,6 +423,18 @@ def test_a_journal_whose_second_time_is_wrong_may_be_cut_anywhere(second: int) -
         assert times[-1] == expected[0][-1]
 
 
+@pytest.mark.parametrize("first", [LATEST_US + 1, 2**63 - 1])
+def test_a_journal_whose_first_time_is_wrong_may_be_cut_anywhere(first: int) -> None:
+    """The first time that may be one is that of the journal, whoever was named before it."""
+    shown = [first, START, START + 1, START + 2]
+    whole = heartbeats(*shown, observer=True)
+    expected = [START, START, START + 1, START + 2], 1
+    assert read_of(JournalClock(), whole) == expected
+    for cut in range(1, len(shown)):
+        times, breaks = read_of(JournalClock(), whole.take(0, cut), whole.take(cut, len(shown)))
+        assert (times[1:], breaks) == (expected[0][1:], 1)
+
+
 def test_a_time_that_was_not_believed_is_forgotten_with_the_next_one_that_is() -> None:
     """The record after it shows that it was the wrong one, in whichever block it comes."""
     clock = JournalClock(now=START, shown=START, is_timed=True)
