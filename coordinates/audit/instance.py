@@ -624,7 +624,7 @@ class InstanceAudit(ServerRecordReader):
     # Rows
 
     def _answered(self, body: dict[str, Any], ts: int) -> None:
-        body, ts, read_before, begun = self._time_answer(body, ts)
+        body, ts, read_before, since = self._time_answer(body, ts)
         asked_at = body["asked_at"]
         may_be_of_before = isinstance(asked_at, int) and asked_at <= self.stopped_ts
         # A log that was seen before a start that is missing may still be written.
@@ -639,7 +639,7 @@ class InstanceAudit(ServerRecordReader):
                 self.server.knows_tags,
                 logging,
                 RedoSeen.of(self.redo, ts),
-                **begun,
+                **self._begun_since(since),
             )
         )
         self.clone_tables.row(body, ts)
@@ -659,8 +659,10 @@ class InstanceAudit(ServerRecordReader):
             )
         self._settle_rows()
 
-    def _begun_since(self, moment: int) -> dict[str, Any]:
+    def _begun_since(self, moment: int | None) -> dict[str, Any]:
         """What the journal shows to have begun anew since then; fields of `WaitingRow`."""
+        if moment is None:
+            return {}
         since = max(moment, 0)  # what did not begin is at -1
         channels = self.baselines.channels.items()
         return {
@@ -689,13 +691,13 @@ class InstanceAudit(ServerRecordReader):
 
     def _time_answer(
         self, body: dict[str, Any], ts: int
-    ) -> tuple[dict[str, Any], int, tuple[int, int] | None, dict[str, Any]]:
+    ) -> tuple[dict[str, Any], int, tuple[int, int] | None, int | None]:
         """The times of an answer by the journal's clock, which it may correct.
 
         Returns:
             The body, with ``asked_at``, before which nothing was read, and ``behind_us``, by how
             much the clock was behind; the time of the answer; and by the clock of before where the
-            binary log ended when it was received, and what has begun anew since then.
+            binary log ended when it was received, and since when parts of it may have been read.
         """
         clock, was_doubtful = self.clock, self.clock.is_doubtful
         requested_at, received_at = body.get("requested_at"), body.get("received_at")
@@ -705,7 +707,7 @@ class InstanceAudit(ServerRecordReader):
         received_ts = ts if received_at is None else ts - taken_us
         window = self.binlog.window
         read_before = None if received_at is None else window.last_end_before(received_ts)
-        begun = self._begun_since(received_ts) if received_at is not None else {}
+        since = None if received_at is None else received_ts
         lag_before, behind_us = clock.lag, 0
         if "row" in body:  # without a row time goes on only when the server is there again
             if isinstance(requested_at, int):
@@ -730,11 +732,11 @@ class InstanceAudit(ServerRecordReader):
             # By this clock nothing is known but that the last row came before.
             asked_at = self.answered_ts
         if received_at is None and isinstance(asked_at, int):
-            begun = self._begun_since(max(asked_at, self.answered_ts))
+            since = max(asked_at, self.answered_ts)
         if "row" in body:
             self.answered_ts = ts
         times = {"asked_at": asked_at, "received_at": received_at, "behind_us": behind_us}
-        return {**body, **times}, ts, read_before, begun
+        return {**body, **times}, ts, read_before, since
 
     def _settle_rows(self, *, force: bool = False) -> None:
         """Judge the rows whose coordinates the journal has reached, or never will."""
