@@ -14,7 +14,7 @@ from tallystick.producers.simulator.log_status import collection
 from tallystick.producers.simulator.log_status.latches import Latches
 from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
 from tallystick.producers.simulator.log_status.storage_engines import Handlerton, StorageEngines
-from tallystick.producers.simulator.server import lifecycle
+from tallystick.producers.simulator.server import administration, lifecycle
 from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 from tallystick.producers.simulator.server.receiver import FLUSH
 from tests.support.simulated_journal import Record, bodies_of, records
@@ -88,6 +88,28 @@ def test_state_is_short() -> None:
             key = record.body["collection_id"]
             entered.setdefault(key, record.ts)
             assert record.ts - entered[key] < 1_000
+
+
+def test_an_answer_says_whether_its_channels_went_on_since_their_status() -> None:
+    """RESET REPLICA at each moment of it, but when the row's locks are held."""
+    seen = set()
+    for after_us in range(0, 9_000, 150):
+        fleet, hub = multi_source()
+        fleet.advance(fleet.start_ts + 2_000_000)
+        fleet.collect("c", 1)
+        fleet.run(fleet.now + after_us)
+        if hub[Latches].held:
+            continue
+        administration.reset_replica(fleet, hub[ChannelMap].channels["a"])
+        journal = records(fleet.advance(fleet.now + 1_000_000)["hub"])
+        (answer,) = bodies_of(journal, RecordType.LOG_STATUS)
+        status = answer["replica_status"][0]
+        row = answer["row"]["REPLICATION"]["channels"][0]
+        assert status["Channel_Name"] == row["channel_name"] == "a"
+        went_on = bool(status["Retrieved_Gtid_Set"]) == bool(row["relay_log_file"])
+        assert answer["channels_went_on"] == went_on
+        seen.add(went_on)
+    assert seen == {True, False}
 
 
 RESOURCES = ["channel:a", "channel:b", "binlog", "gtid_state", "engine:InnoDB"]

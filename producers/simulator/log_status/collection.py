@@ -7,6 +7,7 @@ happens on the instance between the first lock and the end of the record.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
@@ -18,7 +19,7 @@ from tallystick.producers.simulator.replication_info import master_info, relay_l
 from tallystick.producers.simulator.replication_info.master_info import MasterInfo
 from tallystick.producers.simulator.replication_info.rpl_info_table_access import InfoRepositories
 from tallystick.producers.simulator.server.binary_log import BinaryLog
-from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
@@ -99,7 +100,8 @@ def _read_status(fleet: World, instance: Instance, body: dict[str, Any]) -> None
     if instance[BinaryLog].is_open:
         body["binary_logs_again"] = _binary_logs(instance)
     body["replica_status"] = [_replica_status_row(c) for c in instance[ChannelMap].configured]
-    _then(fleet, instance, _read_log_status, body)
+    step = partial(_read_log_status, beginnings=_beginnings(instance))
+    _then(fleet, instance, step, body)
 
 
 def _then(fleet: World, instance: Instance, step: Any, body: dict[str, Any]) -> None:
@@ -115,7 +117,14 @@ def _go_on(fleet: World, instance: Instance, step: Any, body: dict[str, Any]) ->
     step(fleet, instance, body)
 
 
-def _read_log_status(fleet: World, instance: Instance, body: dict[str, Any]) -> None:
+def _beginnings(instance: Instance) -> list[tuple[str, int]]:
+    """Which channels there are, and how often each one's relay log was begun anew."""
+    return [(c.name, c[RelayLog].beginnings) for c in instance[ChannelMap].configured]
+
+
+def _read_log_status(
+    fleet: World, instance: Instance, body: dict[str, Any], beginnings: list[tuple[str, int]]
+) -> None:
     denied = _denial(instance)
     if denied is not None:
         _write_error(fleet, instance, body, denied)
@@ -124,7 +133,7 @@ def _read_log_status(fleet: World, instance: Instance, body: dict[str, Any]) -> 
         fleet,
         instance,
         body["collection_id"],
-        on_row=lambda row: _write_with_row(fleet, instance, body, row),
+        on_row=lambda row: _write_with_row(fleet, instance, body, row, beginnings),
         on_error=lambda error: _write_error(fleet, instance, body, error),
     ).begin()
 
@@ -146,9 +155,15 @@ def query(fleet: World, instance: Instance, collection_id: str) -> None:
 
 
 def _write_with_row(
-    fleet: World, instance: Instance, body: dict[str, Any], row: dict[str, Any]
+    fleet: World,
+    instance: Instance,
+    body: dict[str, Any],
+    row: dict[str, Any],
+    beginnings: list[tuple[str, int]],
 ) -> None:
     body["row"] = row
+    if beginnings:
+        body["channels_went_on"] = _beginnings(instance) == beginnings
     body["gtid_owned"] = _gtid_owned(instance)
     body["prepared_xa"] = ",".join(
         f"{group.sid}:{group.gno}"

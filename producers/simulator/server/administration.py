@@ -258,6 +258,7 @@ def clear_channel(channel: Channel) -> None:
     channel[Receiver].is_scheduled = channel[Applier].is_scheduled = False
     channel[Receiver].is_connected = False
     channel[RelayLog].files = []
+    channel[RelayLog].beginnings += 1
     channel.pending = []
     channel[Receiver].retrieved = GtidIntervals()
     channel[Receiver].read = ("", 4)

@@ -76,12 +76,14 @@ class RelayLog:
         files: Retained files, oldest first; empty after RESET REPLICA.
         synced: Number of the file, and up to which offset it outlives a power cut.
         events_since_sync: Events written since then.
+        beginnings: How often it was begun anew without its files.
     """
 
     base_name: str
     files: list[RelayFile] = field(default_factory=list)
     synced: tuple[int, int] = (0, 0)
     events_since_sync: int = 0
+    beginnings: int = 0
 
 
 @dataclass(slots=True, eq=False)
