@@ -178,10 +178,8 @@ class CollectionScheduler:
         if self._history.record_shown(collected):
             self._answer(received, collected.body)
         else:
-            self._answer_error(
-                received,
-                {"timed_out": True, "message": "a relay log was gone before it was read that far"},
-            )
+            message = "a relay log could not be read as far as the row names it"
+            self._answer_error(received, {"timed_out": True, "message": message})
 
     def end_session(self) -> None:
         """What was under way is asked anew when the server is followed again."""

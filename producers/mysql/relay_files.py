@@ -135,6 +135,11 @@ class RelayFiles:
             number >= first and arrived_s >= opened_s for first, arrived_s in self.arrivals.items()
         )
 
+    def is_there(self, number: int) -> bool:
+        """Whether a file is open: those that were there at the last reading are."""
+        is_at_hand = self._file is not None and number == self.cursor.number
+        return is_at_hand or number in self._ahead
+
     def read(self, upto: tuple[int, int] | None = None) -> list[Events | None]:
         """The events that have been written since the last call; of many, the first ones.
 

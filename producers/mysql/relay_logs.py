@@ -13,7 +13,7 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.producers.mysql.binlog_events import EventError, LogEvent
-from tallystick.producers.mysql.channel_watch import GROUP_REPLICATION, relay_coordinates
+from tallystick.producers.mysql.channel_watch import relay_coordinates
 from tallystick.producers.mysql.event_runs import EventRun, Events, count_of
 from tallystick.producers.mysql.log_directory import LogDirectory
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
@@ -341,8 +341,7 @@ class RelayLogs:
         applied = _applied_files(body)
         for name, (base_name, number), position in _relay_positions(body):
             files = self._files.get(name)
-            is_new = files is None or files.base_name != base_name
-            if files is None or is_new:
+            if files is None or files.base_name != base_name:
                 files = self._begin(name, base_name, number, applied.get(name, number))
             # Every start up to the row has been recorded, whether it showed here or not.
             files.starts = max(files.starts, number - files.cursor.number)
@@ -352,8 +351,9 @@ class RelayLogs:
             if name in self._unread_since:
                 self._leave(name, self._problems[name])
                 continue
-            if is_new and name in GROUP_REPLICATION and files.cursor[:2] < (number, position):
-                # START GROUP_REPLICATION removes the files; rows name them until a donor is found.
+            if files.cursor[:2] < (number, position) and not files.is_there(number):
+                # CHANGE REPLICATION SOURCE and START GROUP_REPLICATION remove the files; rows name
+                # them until the receiver has begun a new one.
                 self._leave(name, "log_status names a file that is not there")
                 continue
             self._read(name, files, None)

@@ -331,6 +331,39 @@ def test_rows_that_name_a_relay_log_which_group_replication_has_removed_are_answ
     replica.relays.close()
 
 
+def test_a_row_beyond_what_can_be_read_of_a_file_that_is_there_is_not_recorded(
+    tmp_path: Path,
+) -> None:
+    """Whether it is at hand, or its head is not written yet."""
+    replica = Followed(tmp_path)
+    replica.write(1)
+    assert not replica.row(1, len(HEAD + XID))
+    (tmp_path / "relay.000002").write_bytes(HEAD[:4])
+    assert not replica.row(2, len(HEAD))
+    replica.write(2)
+    assert replica.row(2, len(HEAD))
+    assert [f"1 {FD}", f"2 {FD}"] == replica.records()
+    replica.relays.close()
+
+
+def test_rows_that_name_a_relay_log_which_a_command_has_removed_are_answered(
+    tmp_path: Path,
+) -> None:
+    """MySQL 9.7 names the old file after CHANGE REPLICATION SOURCE, until START REPLICA."""
+    replica = Followed(tmp_path)
+    replica.write(1)
+    assert replica.row(1, len(HEAD))
+    for _ in range(2):
+        assert replica.row(2, 6_039)
+    replica.write(1, rotate("relay.000002"))
+    replica.write(2, XID)
+    assert replica.row(2, len(HEAD + XID))
+    gone = "gap: log_status names a file that is not there"
+    assert [f"1 {FD}", *4 * [gone], f"2 {FD}", "2 XID"] == replica.records()
+    assert replica.relays.reads_files
+    replica.relays.close()
+
+
 @pytest.mark.parametrize("is_back", [True, False])
 def test_a_row_waits_for_a_reader_that_is_away(tmp_path: Path, *, is_back: bool) -> None:
     """It is taken again when the reader is back, and judged without relay logs when it is not."""
