@@ -349,7 +349,7 @@ def test_a_row_beyond_what_can_be_read_of_a_file_that_is_there_is_not_recorded(
 def test_rows_that_name_a_relay_log_which_a_command_has_removed_are_answered(
     tmp_path: Path,
 ) -> None:
-    """MySQL 9.7 names the old file after CHANGE REPLICATION SOURCE, until START REPLICA."""
+    """The server names the old file after CHANGE REPLICATION SOURCE, until START REPLICA."""
     replica = Followed(tmp_path)
     replica.write(1)
     assert replica.row(1, len(HEAD))

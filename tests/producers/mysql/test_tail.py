@@ -571,6 +571,28 @@ def without_channel(records: Iterable[str], collection: str, channel: str) -> It
         yield json.dumps(record)
 
 
+def test_a_replica_that_is_pointed_elsewhere_and_not_started_is_answered(mysqld: Lab) -> None:
+    """Until START REPLICA log_status names a relay log file that the command has removed."""
+    mysqld.await_applied()
+    source = mysqld.addresses()[SOURCE_A]
+    with running(settings_of(mysqld, REPLICA_1)) as tail, on(mysqld, REPLICA_1) as server:
+        tail.collect("before")
+        server.run("STOP REPLICA")
+        server.run("FLUSH NO_WRITE_TO_BINLOG RELAY LOGS")
+        server.run(f"CHANGE REPLICATION SOURCE TO SOURCE_PORT = {source.port}")
+        tail.collect("pointed")
+        server.run("START REPLICA")
+        load(mysqld, 1.0, seed=12)
+        mysqld.await_applied()
+        tail.collect("started")
+    records = [json.loads(line) for line in tail.records]
+    answers = [record for record in records if record["kind"] == "log_status"]
+    assert ["row" in answer for answer in answers] == [True] * 3
+    gone = "log_status names a file that is not there"
+    assert gone in {record.get("reason") for record in records if record["kind"] == "gap"}
+    assert audit_history(tail.sink.blocks).findings == []
+
+
 def test_a_server_id_that_changes_is_recorded(mysqld: Lab) -> None:
     """SET GLOBAL server_id: the next row comes after a record of it."""
     options = TailOptions(back_off_max_s=1.0)
