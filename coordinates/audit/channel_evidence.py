@@ -29,6 +29,7 @@ from tallystick.coordinates.logs.group_queue import (
     Q_TYPE,
 )
 from tallystick.coordinates.rules.channel import (
+    FORMER_RELAY,
     NO_RELAY,
     RELAY_MISSED,
     RELAY_OF_OTHER_NAME,
@@ -118,7 +119,9 @@ def _shown(
         "relay_end": relay.end_coordinates,
         "group": _group_end(relay, state.applied, state.executed, state.read),
         "journal_relay": before,
-        "doubt": _relay_doubt(state.relay, before, relay),
+        "doubt": Undecided(FORMER_RELAY)
+        if state.may_name_former
+        else _relay_doubt(state.relay, before, relay),
         "journal_read": None
         if history.former_until is not None
         else _read_end(relay, state.executed),

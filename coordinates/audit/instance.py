@@ -44,7 +44,7 @@ from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import JournalError, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet_events import FleetEvent
@@ -640,6 +640,7 @@ class InstanceAudit(ServerRecordReader):
                 logging,
                 RedoSeen.of(self.redo, ts),
                 **self._begun_since(since),
+                not_begun=tuple(self._not_begun()),
             )
         )
         self.clone_tables.row(body, ts)
@@ -669,6 +670,13 @@ class InstanceAudit(ServerRecordReader):
             "is_behind_reset": self.reset_ts >= since,
             "begun_anew": tuple(name for name, one in channels if one.begun_ts >= since),
         }
+
+    def _not_begun(self) -> Iterator[str]:
+        """Channels whose receiver was not seen to begin since CHANGE REPLICATION SOURCE."""
+        for name, channel in self.baselines.channels.items():
+            relay = self.relays.get(name)
+            if channel.is_not_begun and (relay is None or relay.source_base is None):
+                yield name
 
     def _log_before(
         self, row: WaitingRow, read_before: tuple[int, int] | None

@@ -72,6 +72,8 @@ class WaitingRow:
     """Whether the binary log began anew since it was asked for."""
     begun_anew: tuple[str, ...] = ()
     """Channels that did so."""
+    not_begun: tuple[str, ...] = ()
+    """Channels whose receiver was not seen to begin since CHANGE REPLICATION SOURCE."""
     state: ServerState | None = field(init=False, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
@@ -89,6 +91,9 @@ class WaitingRow:
             known = channels[name]
             went_on = self.state.channels_went_on
             channels[name] = known.without_tables() if went_on else known.of_row_alone()
+        for name in channels.keys() & self.not_begun:
+            receiver = channels[name].receiver
+            channels[name].may_name_former = receiver is None or receiver.is_stopped
 
 
 @dataclass(slots=True, eq=False)

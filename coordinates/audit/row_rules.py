@@ -513,7 +513,8 @@ def _accept_channel(row: Row, state: ChannelState, history: ChannelBaselines) ->
     def is_broken(*rules: Any) -> bool:
         return row.checks.is_broken(*rules, channel=state.channel)
 
-    if state.relay is not None and not is_broken(
+    is_of_now = state.relay is not None and not state.may_name_former
+    if is_of_now and not is_broken(
         relay_position_on_written_boundary, applied_within_flushed, channel_positions_monotone
     ):
         history.relay = state.relay

@@ -111,6 +111,8 @@ class ChannelState:
     """File "" and position 0: the channel has no relay log."""
     relay: LogCoordinates | None = None
     """F: relay coordinates of the last flush of the receiver's positions."""
+    may_name_former: bool = False
+    """Whether that may be of the relay log from before CHANGE REPLICATION SOURCE."""
     applied: LogCoordinates | None = None
     """A: relay coordinates applied."""
     read: LogCoordinates | None = None

@@ -39,6 +39,12 @@ GTID_ONLY = reason("gtid_only", "the channel does not persist positions (GTID_ON
 RELAY_MISSED = reason(
     "relay_missed", "part of the relay log was missed before the row", Lack.RELAY_LOG
 )
+FORMER_RELAY = reason(
+    "relay_log_of_before",
+    "until the receiver begins, log_status may name the relay log file that CHANGE REPLICATION"
+    " SOURCE has removed",
+    Lack.NEXT_ROW,
+)
 FORMER_SOURCE = reason(
     "coordinates_of_former_source",
     "the coordinates may still belong to the source that the channel had before",

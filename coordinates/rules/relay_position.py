@@ -56,8 +56,9 @@ STORED_SELDOM = reason(
     ),
     undecided_when=(
         "the coordinate is not readable, the relay log was not observed, has files of another base"
-        " name or has a gap there, the events around the position are no longer remembered, or the"
-        " channel shows no relay log though no RESET REPLICA was observed"
+        " name or has a gap there, the events around the position are no longer remembered, the"
+        " receiver has not begun since CHANGE REPLICATION SOURCE, or the channel shows no relay log"
+        " though no RESET REPLICA was observed"
     ),
     sources=(
         "WL#9452, F-1.2.3",

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.coordinates.values.binlog import WRAP
 from tests.support.journals import (
@@ -23,7 +25,7 @@ from tests.support.journals import (
     audit,
     read_gtids,
 )
-from tests.support.rule_cases import apply, files, innodb, local, purging, replica, source
+from tests.support.rule_cases import apply, channel, files, innodb, local, purging, replica, source
 from tests.support.rule_cases_of_channels import relay_info, store
 from tests.support.rule_cases_of_gtid_persistence import crash, persisted
 from tests.support.rule_cases_of_images import image, positions
@@ -1057,3 +1059,58 @@ def test_a_group_that_two_channels_received_may_be_committed_by_the_other(is_sam
     )
     found = [(one.rule, one.case) for one in audit(journal).findings]
     assert found == ([] if is_same else [("relay_info_updated_with_commit", "too_old")])
+
+
+def pointed_again() -> tuple[Journal, RelayLog, RelayLog, list[list[Record]]]:
+    """CHANGE REPLICATION SOURCE, and two rows before START REPLICA; the relay logs, and groups."""
+    journal, relay, more = replica()
+    journal.wait(2).row(replica_status=journal.replica_status(), requested_at=journal.ts)
+    old = dict(zip(("relay_log_file", "relay_log_position"), relay.flushed or (), strict=True))
+    journal.wait(2).record("channel", channel="", action="stop_receiver")
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    new = journal.relay()
+    begun = {"Relay_Log_File": new.file, "Relay_Log_Pos": 4, "Retrieved_Gtid_Set": ""}
+    stopped = {**begun, "Replica_IO_Running": "No", "Source_Log_File": ""}
+    for _ in range(2):
+        journal.wait(2)
+        status = journal.replica_status(**stopped)
+        channel(journal.row(replica_status=status, requested_at=journal.ts)).update(old)
+    return journal, relay, new, more
+
+
+@pytest.mark.parametrize("is_seen", [True, False])
+def test_until_the_receiver_begins_a_row_names_the_relay_log_that_a_change_of_source_removed(
+    is_seen: bool,
+) -> None:
+    """As real servers do; whether the relay log is read or not, and the new one is shorter."""
+    journal, relay, new, more = pointed_again()
+    new.connect(position=more[0][0]["start"])
+    apply(journal, new, more[0])
+    assert (new.flushed or ()) < (relay.flushed or ())
+    for back in (0, 300):
+        row = journal.wait(2).row(replica_status=journal.replica_status(), requested_at=journal.ts)
+        channel(row)["relay_log_position"] -= back
+    journal.groups(1)
+    if not is_seen:
+        journal.records = [one for one in journal.records if one["kind"] != "relay"]
+    result = audit(journal)
+    assert "channel_positions_monotone" in result.broken
+    assert {finding.collection_id for finding in result.findings} == {"c5"}
+    rows = [cut for cut in result.cuts if cut.scope == "channel"]
+    rule = "relay_position_on_written_boundary"
+    reasons = [{check.rule: check.reason for check in cut.undecided}.get(rule) for cut in rows]
+    seen = [None, "relay_log_of_before", "relay_log_of_before", None, None]
+    assert reasons == (seen if is_seen else ["no_relay"] * 5)
+
+
+def test_what_a_waiting_row_may_name_is_saved_with_it() -> None:
+    """The new relay log has not come to its coordinates."""
+    journal, _, _, _ = pointed_again()
+    (block,) = blocks_from_lines(journal.lines())
+    before = InstanceAudit(block.instance_id)
+    before.absorb(block)
+    after = InstanceAudit.from_bytes(before.to_bytes(), block.instance_id)
+    for one in (before, after):
+        [waiting] = one.waiting
+        assert waiting.state is not None
+        assert waiting.state.channels[""].may_name_former
