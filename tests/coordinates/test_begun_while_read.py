@@ -61,7 +61,7 @@ BEGIN = {
 def beside(journal: Journal, *, has_workers: bool) -> Record:
     """What a server has beside the row, now."""
     relay = journal.relays.get("")
-    told = {
+    shown = {
         "gtid_executed_first": str(journal.executed),
         "gtid_executed_table": str(journal.executed),
         "slave_master_info": [] if relay is None else master_info(relay),
@@ -72,8 +72,8 @@ def beside(journal: Journal, *, has_workers: bool) -> Record:
         "replica_status": journal.replica_status(),
     }
     if not has_workers:
-        del told["slave_worker_info"]
-    return told
+        del shown["slave_worker_info"]
+    return shown
 
 
 def answered(begin: str, first_after: int, *, has_workers: bool, is_timed: bool = True) -> Journal:
