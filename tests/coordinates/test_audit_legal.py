@@ -1114,3 +1114,29 @@ def test_what_a_waiting_row_may_name_is_saved_with_it() -> None:
         [waiting] = one.waiting
         assert waiting.state is not None
         assert waiting.state.channels[""].may_name_former
+
+
+def test_behind_a_gap_such_a_row_is_no_bound_either() -> None:
+    """What was configured before it still holds."""
+    journal, relay, new, more = pointed_again()
+    journal.record("gap")
+    last = [one for one in journal.records if one["kind"] == "log_status"][-1]
+    row = journal.wait(2).row(replica_status=last["replica_status"], requested_at=journal.ts)
+    row["row"]["REPLICATION"] = last["row"]["REPLICATION"]
+    new.connect(position=more[0][0]["start"])
+    apply(journal, new, more[0])
+    assert (new.flushed or ()) < (relay.flushed or ())
+    journal.wait(2).row(replica_status=journal.replica_status(), requested_at=journal.ts)
+    assert audit(journal).broken == []
+    assert audit(one for one in journal.records if one["kind"] != "relay").broken == []
+
+
+def test_once_the_receiver_was_started_a_row_names_the_relay_log_of_now() -> None:
+    """Though it has stopped again before it received anything."""
+    journal, _, _, _ = pointed_again()
+    last = journal.records[-1]
+    journal.record("channel", channel="", action="start_receiver")
+    row = journal.wait(2).row(replica_status=last["replica_status"], requested_at=journal.ts)
+    row["row"]["REPLICATION"] = last["row"]["REPLICATION"]
+    journal.wait(2).record("heartbeat")
+    assert audit(journal).broken == ["relay_position_on_written_boundary"]
