@@ -29,7 +29,11 @@ from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row import judge_answer
 from tallystick.coordinates.audit.row_rules import note_given_up
 from tallystick.coordinates.audit.server import Server
-from tallystick.coordinates.audit.server_records import Handlers, ServerRecordReader
+from tallystick.coordinates.audit.server_records import (
+    LINEAGE_ACTIONS,
+    Handlers,
+    ServerRecordReader,
+)
 from tallystick.coordinates.events._record_fields import read_server_record
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.events.log_events import MAY_END_GROUP, MAY_END_GROUP_ROWS, EventColumns
@@ -44,7 +48,7 @@ from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import JournalError, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet_events import FleetEvent
@@ -86,6 +90,13 @@ def _passed_heartbeats(block: Block, indices: list[int], types: list[int]) -> se
         if record_type == _HEARTBEAT and block.texts.get(index, _EMPTY) == _EMPTY
     ]
     return {index for index, following in pairwise(heartbeats) if following == index + 1}
+
+
+def _ends_log(record_type: int, body: Mapping[str, Any]) -> bool:
+    """Whether the files of a log, or of a channel's relay log, are given up with a record."""
+    if record_type == RecordType.CHANNEL:
+        return body.get("action") in LINEAGE_ACTIONS
+    return record_type == RecordType.BINLOG_RESET
 
 
 def _latest(block: Block) -> int:
@@ -488,6 +499,7 @@ class InstanceAudit(ServerRecordReader):
             self._read_few(block, first, first + 1, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][first])
+            self._anchor_begun_channels()
             self._settle_rows()
             before = len(self.reporter.findings)
             first += 1
@@ -497,6 +509,15 @@ class InstanceAudit(ServerRecordReader):
             read(block, first, last, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][last - 1])
+            self._anchor_begun_channels()
+
+    def _anchor_begun_channels(self) -> None:
+        """Where a command that is not in the journal began a relay log anew, nothing is bounded."""
+        for name, relay in self.relays.items():
+            if relay.has_begun_unrecorded:
+                relay.has_begun_unrecorded = False
+                self._settle_rows(force=True)
+                self.anchor_channel(name, relay.lineage)
 
     def _miss_start(self, block: Block, index: int) -> None:
         """After a stop the server goes on, and no start was recorded: that is a gap."""
@@ -588,6 +609,9 @@ class InstanceAudit(ServerRecordReader):
         self.reporter.position = (block.epoch, block.first_sequence + index, ts)
         try:
             body = read_server_record(record_type, block.texts.get(index, "{}"), channel)
+            if self.waiting and _ends_log(record_type, body):
+                # What they name has gone with it.
+                self._settle_rows(force=True)
             self.handlers[record_type](self, body, ts)
         except JournalError as error:
             self.reporter.note(

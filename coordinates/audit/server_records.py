@@ -92,14 +92,18 @@ class ServerRecordReader(InstanceState):
 
     def lose_relay_events(self, name: str) -> None:
         """Part of one channel's relay log is missing: the channel is anchored anew."""
+        relay = self.relay(name)
+        relay.mark_gap()
+        self.anchor_channel(name, relay.lineage)
+        self.reporter.fleet_event(FleetEventKind.GAP, {"channel": name})
+
+    def anchor_channel(self, name: str, lineage: int) -> None:
+        """Not everything that a channel did was seen: no value of before bounds what comes."""
         self.learn()
         self.applied.forget()
         self.repositories.forget()
-        relay = self.relay(name)
-        relay.mark_gap()
-        self.baselines.begin_channel_lineage(name, relay.lineage)
+        self.baselines.begin_channel_lineage(name, lineage)
         self.baselines.unseen_channel_left = True
-        self.reporter.fleet_event(FleetEventKind.GAP, {"channel": name})
 
     def take_fleet_events(self) -> list[FleetEvent]:
         """The collected fleet events; the caller delivers them."""

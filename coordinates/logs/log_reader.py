@@ -49,6 +49,7 @@ from tallystick.coordinates.logs.log_groups import (
 from tallystick.coordinates.logs.sid_table import SidTable
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT
 from tallystick.coordinates.values.binlog import (
+    MAGIC_LENGTH,
     EventType,
     LogCoordinates,
     format_log_file_name,
@@ -108,6 +109,8 @@ class LogReader(SidTable):
     position_end: int = -1
     """Source file number and position after the event just read (relay logs)."""
     _redelivering: bool = False
+    _is_from_head: bool = False
+    """Whether the second delivery began with the first event of a file."""
     _may_restart: bool = False
     _gathered_at: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
     """Journal position of the last event that is held: it precedes any other fleet event."""
@@ -191,8 +194,11 @@ class LogReader(SidTable):
         if file_number != self.file_number or base_name != self.base_name:
             if not self._switch_file(event, base_name, file_number):
                 return
-        elif 0 <= start < self.end and self._is_redelivery(event):
-            return
+        elif 0 <= start < self.end:
+            if self._is_redelivery(event):
+                return
+            if self.base_name != base_name and not self._switch_file(event, base_name, file_number):
+                return
         self._redelivering = False
         if start != self.end and self.end >= 0:
             self._check_contiguity(event)
@@ -306,6 +312,8 @@ class LogReader(SidTable):
 
     def _is_redelivery(self, event: Event) -> bool:
         """Whether an event before the log's end is a second delivery; if so it is compared."""
+        if not self._redelivering:
+            self._is_from_head = event.start == MAGIC_LENGTH
         first = self.window.find_event(self.file_number, event.start)
         at = f"{self.file_name}:{event.start}"
         if first is None:
@@ -314,7 +322,7 @@ class LogReader(SidTable):
             is_remembered = len(rows) > 0 and (
                 (int(rows[0, FILE]), int(rows[0, START])) <= (self.file_number, event.start)
             )
-            if wrapped or is_remembered:
+            if wrapped or self._is_of_another_file(event) or is_remembered:
                 return False
             if not self._redelivering:
                 self.reporter.dropped(
@@ -332,6 +340,8 @@ class LogReader(SidTable):
         again = event.type, event.length, event.sid, event.gno
         sums = int(first[CHECKSUM]), event.checksum
         if before != again or (-1 not in sums and sums[0] != sums[1]):
+            if self._is_of_another_file(event):
+                return False
             self.report_anomaly(
                 AnomalyKind.REDELIVERY_DIFFERS,
                 at,
@@ -348,6 +358,14 @@ class LogReader(SidTable):
             )
         self._redelivering = True
         return True
+
+    def _is_of_another_file(self, event: Event) -> bool:
+        """Whether an event that is not what came before is of another file of the same name.
+
+        If so, that file begins here.
+        """
+        del event
+        return False
 
     def _content(
         self, delivery: str, content: tuple[int, int, int, int], checksum: int

@@ -30,6 +30,9 @@ from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 
 NO_RELAY = reason("no_relay", "no event of the channel's relay log was seen", Lack.RELAY_LOG)
+NO_RESET_SEEN = reason(
+    "no_reset_seen", "the channel has no relay log, but no RESET REPLICA was seen", Lack.RELAY_LOG
+)
 RELAY_OF_OTHER_NAME = reason(
     "relay_log_of_other_base_name",
     "the journal shows relay log files of {base_name!r}, not of {other!r}",
@@ -471,7 +474,8 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "the replica status was not read, the relay logs were not observed from the oldest"
-        " kept file on, or a gap lies among them"
+        " kept file on, a gap lies among them, or the row names none though no RESET REPLICA was"
+        " seen"
     ),
     sources=(
         "WL#2775, REQ-4",
@@ -521,6 +525,8 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
         return Undecided(NOT_READ)
     if e.journal_retrieved is None:
         return Undecided(NO_RELAY)
+    if e.relay_is_empty and e.was_reset is False:
+        return Undecided(NO_RESET_SEEN)
     lost = e.cut - e.retrieved
     if e.gtid_executed is not None and lost - e.gtid_executed:
         lost = lost - e.gtid_executed

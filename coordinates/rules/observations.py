@@ -186,6 +186,12 @@ START_UNRECORDED = reason(
     " with which settings and with which data it goes on, is not known",
     Lack.JOURNAL,
 )
+RELAY_LOG_BEGUN_UNRECORDED = reason(
+    "relay_log_begun_unrecorded",
+    "{file} of the relay log begins again and is not what is remembered of it: the relay log was"
+    " begun anew, and the command (RESET REPLICA, CHANGE REPLICATION SOURCE) is not in the journal",
+    Lack.JOURNAL,
+)
 OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] = {
     DroppedEvents.FILE_NAME_UNREADABLE: (
         ObservationCode.BLOCK_UNREADABLE,
@@ -205,6 +211,11 @@ OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] 
     DroppedEvents.REDELIVERED_LATE: (ObservationCode.EVENT_REDELIVERED, REDELIVERED_LATE, True),
     DroppedEvents.FILE_LEFT_OPEN: (ObservationCode.JOURNAL_GAP, FILE_LEFT_OPEN, True),
     DroppedEvents.START_LEFT_OUT: (ObservationCode.JOURNAL_GAP, START_LEFT_OUT, True),
+    DroppedEvents.RELAY_LOG_BEGUN_UNRECORDED: (
+        ObservationCode.JOURNAL_GAP,
+        RELAY_LOG_BEGUN_UNRECORDED,
+        True,
+    ),
 }
 """What is noted of dropped events, and whether checks are undecided because of it."""
 HISTORY_RESET = reason(

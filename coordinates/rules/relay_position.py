@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY, ChannelEvidence
+from tallystick.coordinates.rules.channel import GTID_ONLY, NO_RELAY, NO_RESET_SEEN, ChannelEvidence
 from tallystick.coordinates.rules.columns import NOT_READ, has_fallen, same_family
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import (
@@ -21,9 +21,6 @@ from tallystick.coordinates.rules.statements import (
     events_from,
 )
 
-NO_RESET_SEEN = reason(
-    "no_reset_seen", "the channel has no relay log, but no RESET REPLICA was seen", Lack.RELAY_LOG
-)
 FLUSHED_IS_WRONG = reason(
     "flushed_is_wrong", "the flushed coordinate is wrong itself", Lack.OTHER_FINDING
 )

@@ -201,3 +201,22 @@ def test_an_error_that_overtakes_an_answer_does_not_make_its_row_old():
     journal.record("log_status", collection_id="later", error={"timed_out": True}, **times)
     journal.row(requested_at=first, received_at=first).update(row=row)
     assert audit(journal).verdicts[-1] == Verdict.CONSISTENT
+
+
+@pytest.mark.parametrize("begin", BEGIN)
+def test_a_row_that_waits_for_what_has_gone_is_undecided(begin):
+    """Records of one time: what the row names was to come after it, and its files are removed."""
+    journal, relay, more = replica()
+    relay.flushed = relay.file, relay.end + 400
+    row = journal.row(replica_status=journal.replica_status())
+    row["row"]["LOCAL"]["binary_log_position"] += 400
+    BEGIN[begin](journal, more[0])
+    for group in more[1:]:
+        journal.binlog.group()
+        for channel in journal.relays.values():
+            apply(journal, channel, group)
+    for one in journal.records:
+        one["ts"] = min(one["ts"], row["ts"])
+    result = audit(journal)
+    assert result.broken == []
+    assert "row_not_reached" in [one.reason for one in result.observations]
