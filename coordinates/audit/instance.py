@@ -499,7 +499,7 @@ class InstanceAudit(ServerRecordReader):
             self._read_few(block, first, first + 1, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][first])
-            self._anchor_begun_channels()
+            self._anchor_begun_logs()
             self._settle_rows()
             before = len(self.reporter.findings)
             first += 1
@@ -509,10 +509,12 @@ class InstanceAudit(ServerRecordReader):
             read(block, first, last, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][last - 1])
-            self._anchor_begun_channels()
+            self._anchor_begun_logs()
 
-    def _anchor_begun_channels(self) -> None:
-        """Where a command that is not in the journal began a relay log anew, nothing is bounded."""
+    def _anchor_begun_logs(self) -> None:
+        """Where a command that is not in the journal began a log anew, nothing is bounded."""
+        if self.binlog.has_begun_unrecorded:
+            self._lose_records(settings_are_known=True)
         for name, relay in self.relays.items():
             if relay.has_begun_unrecorded:
                 relay.has_begun_unrecorded = False

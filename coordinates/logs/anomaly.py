@@ -63,7 +63,7 @@ class DroppedEvents(str, Enum):
     REDELIVERED_LATE = "redelivered_late"
     FILE_LEFT_OPEN = "file_left_open"
     START_LEFT_OUT = "start_left_out"
-    RELAY_LOG_BEGUN_UNRECORDED = "relay_log_begun_unrecorded"
+    LOG_BEGUN_UNRECORDED = "log_begun_unrecorded"
 
 
 class Anomaly(NamedTuple):

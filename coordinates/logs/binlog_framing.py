@@ -46,6 +46,7 @@ class BinlogFileReader(LogReader):
     """
 
     log_name = "binary log"
+    begun_by = "RESET BINARY LOGS AND GTIDS"
 
     file_events: int = 0
     is_closed: bool = False

@@ -176,7 +176,7 @@ class BinlogReader(BinlogFileReader):
     def _check_old_file(self, event: Event, file_number: int) -> None:
         """An event of a file before the present one can only be a second delivery."""
         present, self.file_number = self.file_number, file_number
-        if not self._is_redelivery(event):
+        if not self._is_redelivery(event) and not self.has_begun_unrecorded:
             self._drop_again(event, self.file_name)
         self._redelivering = True
         self.file_number = present
@@ -478,6 +478,15 @@ class BinlogReader(BinlogFileReader):
         """A crash took groups out of the log, and which ones is not known."""
         self.forget_logged()
         self.reporter.fleet_event(FleetEventKind.GAP, {"binlog_lineage": self.lineage})
+
+    def begins_another_file(self, event: Event) -> bool:
+        """Not right after a start: then it is the data that has gone back."""
+        return not self.must_open_file and BinlogFileReader.begins_another_file(self, event)
+
+    def begin_unrecorded(self, event: Event) -> None:
+        """RESET BINARY LOGS AND GTIDS, which is not in the journal."""
+        BinlogFileReader.begin_unrecorded(self, event)
+        self.mark_gap()
 
     def forget_logged(self) -> None:
         """What was logged is uncertain until the next PREVIOUS_GTIDS."""

@@ -91,9 +91,16 @@ class LogReader(SidTable):
 
     ``base_name`` is None until the first event. ``end`` is the offset after the last event, -1
     after part of the log was missed. Every sid index refers to its table of sids.
+
+    Attributes:
+        log_name: What the log is called in texts.
+        begun_by: Commands that begin it anew, under names of files that were there before.
+        has_begun_unrecorded: Whether it began anew without a record of that, and the audit has not
+            noted it yet.
     """
 
     log_name = "log"
+    begun_by = ""
 
     reporter: Reporter = field(metadata=COLLABORATOR)
     server: Server = field(metadata=COLLABORATOR)
@@ -108,6 +115,7 @@ class LogReader(SidTable):
     source_number: int = -1
     position_end: int = -1
     """Source file number and position after the event just read (relay logs)."""
+    has_begun_unrecorded: bool = field(default=False, metadata=TRANSIENT)
     _redelivering: bool = False
     _is_from_head: bool = False
     """Whether the second delivery began with the first event of a file."""
@@ -322,7 +330,7 @@ class LogReader(SidTable):
             is_remembered = len(rows) > 0 and (
                 (int(rows[0, FILE]), int(rows[0, START])) <= (self.file_number, event.start)
             )
-            if wrapped or self._is_of_another_file(event) or is_remembered:
+            if wrapped or self.begins_another_file(event) or is_remembered:
                 return False
             if not self._redelivering:
                 self.reporter.dropped(
@@ -340,7 +348,7 @@ class LogReader(SidTable):
         again = event.type, event.length, event.sid, event.gno
         sums = int(first[CHECKSUM]), event.checksum
         if before != again or (-1 not in sums and sums[0] != sums[1]):
-            if self._is_of_another_file(event):
+            if self.begins_another_file(event):
                 return False
             self.report_anomaly(
                 AnomalyKind.REDELIVERY_DIFFERS,
@@ -359,13 +367,26 @@ class LogReader(SidTable):
         self._redelivering = True
         return True
 
-    def _is_of_another_file(self, event: Event) -> bool:
-        """Whether an event that is not what came before is of another file of the same name.
+    def begins_another_file(self, event: Event) -> bool:
+        """Whether an event that is not what came before is of another file of its name.
 
-        If so, that file begins here.
+        What comes again from the middle of a file on is a second delivery, and has to be equal.
         """
-        del event
-        return False
+        if self._is_from_head:
+            self.begin_unrecorded(event)
+        return self._is_from_head
+
+    def begin_unrecorded(self, event: Event) -> None:
+        """The names of files are given again, and the command that did so is not in the journal."""
+        self.has_begun_unrecorded = True
+        self.reporter.dropped(
+            DroppedEvents.LOG_BEGUN_UNRECORDED,
+            at=f"{self.file_name}:{event.start}",
+            log=self.log_name,
+            file=self.file_name,
+            commands=self.begun_by,
+            channel=self.channel,
+        )
 
     def _content(
         self, delivery: str, content: tuple[int, int, int, int], checksum: int

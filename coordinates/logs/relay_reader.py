@@ -87,11 +87,10 @@ class RelayReader(LogReader):
         may_be_closed: Whether the present file has ended with ROTATE or STOP, or with its server.
         is_of_one_source: Whether all of it was read from its first file on, which came after the
             channel had given up the one before, and all of it is of one sender.
-        has_begun_unrecorded: Whether the channel began anew without a record of that, which the
-            audit has not noted yet.
     """
 
     log_name = "relay log"
+    begun_by = "RESET REPLICA, CHANGE REPLICATION SOURCE"
 
     window: EventWindow = field(default_factory=lambda: EventWindow(512))
     lineage: int = 0
@@ -124,7 +123,6 @@ class RelayReader(LogReader):
     is_of_one_source: bool = False
     is_given_up: bool = False
     may_be_closed: bool = False
-    has_begun_unrecorded: bool = field(default=False, metadata=TRANSIENT)
     _gathered: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
     def compact(self) -> None:
@@ -141,7 +139,7 @@ class RelayReader(LogReader):
                 self.file_number = present
                 return False
             if self.base_name is not None:
-                self._begin_unrecorded(event)
+                self.begin_unrecorded(event)
         is_known = self.base_name == base_name and self.end >= 0
         if not is_known:
             self.queue.clear()
@@ -163,23 +161,11 @@ class RelayReader(LogReader):
         self.end = FIRST_POSITION if event.start == FIRST_POSITION or is_known else event.start
         return True
 
-    def _is_of_another_file(self, event: Event) -> bool:
-        # What comes again from the middle of a file on is a second delivery, and has to be equal.
-        if self._is_from_head:
-            self._begin_unrecorded(event)
-        return self._is_from_head
-
-    def _begin_unrecorded(self, event: Event) -> None:
-        """The names of files are given again, and the command that did so is not in the journal."""
-        self.reporter.dropped(
-            DroppedEvents.RELAY_LOG_BEGUN_UNRECORDED,
-            at=f"{self.file_name}:{event.start}",
-            file=self.file_name,
-            channel=self.channel,
-        )
+    def begin_unrecorded(self, event: Event) -> None:
+        """RESET REPLICA or CHANGE REPLICATION SOURCE, which is not in the journal."""
+        LogReader.begin_unrecorded(self, event)
         self.begin_lineage()
         self.forget_files()
-        self.has_begun_unrecorded = True
         self.reporter.fleet_event(FleetEventKind.GAP, {"channel": self.channel})
 
     # One event in its file

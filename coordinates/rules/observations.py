@@ -186,10 +186,10 @@ START_UNRECORDED = reason(
     " with which settings and with which data it goes on, is not known",
     Lack.JOURNAL,
 )
-RELAY_LOG_BEGUN_UNRECORDED = reason(
-    "relay_log_begun_unrecorded",
-    "{file} of the relay log begins again and is not what is remembered of it: the relay log was"
-    " begun anew, and the command (RESET REPLICA, CHANGE REPLICATION SOURCE) is not in the journal",
+LOG_BEGUN_UNRECORDED = reason(
+    "log_begun_unrecorded",
+    "{file} of the {log} begins again and is not what is remembered of it: the {log} was begun"
+    " anew, and the command ({commands}) is not in the journal",
     Lack.JOURNAL,
 )
 OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] = {
@@ -211,9 +211,9 @@ OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] 
     DroppedEvents.REDELIVERED_LATE: (ObservationCode.EVENT_REDELIVERED, REDELIVERED_LATE, True),
     DroppedEvents.FILE_LEFT_OPEN: (ObservationCode.JOURNAL_GAP, FILE_LEFT_OPEN, True),
     DroppedEvents.START_LEFT_OUT: (ObservationCode.JOURNAL_GAP, START_LEFT_OUT, True),
-    DroppedEvents.RELAY_LOG_BEGUN_UNRECORDED: (
+    DroppedEvents.LOG_BEGUN_UNRECORDED: (
         ObservationCode.JOURNAL_GAP,
-        RELAY_LOG_BEGUN_UNRECORDED,
+        LOG_BEGUN_UNRECORDED,
         True,
     ),
 }

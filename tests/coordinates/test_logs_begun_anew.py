@@ -1,6 +1,7 @@
-"""RESET REPLICA and CHANGE REPLICATION SOURCE that are not in the journal are found out by files.
+"""Commands that begin a log anew, and are not in the journal, are found out by its files.
 
-They give the names of relay log files again. Nothing that was known of the files before bounds what
+RESET REPLICA and CHANGE REPLICATION SOURCE give the names of relay log files again, RESET BINARY
+LOGS AND GTIDS those of the binary log. Nothing that was known of the files before bounds what
 comes, and nothing is accused by it.
 """
 
@@ -21,10 +22,18 @@ from tallystick.coordinates.logs.event_window import EventWindow
 from tallystick.coordinates.results import Verdict
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
-from tests.support.journals import Journal, Record, RelayLog, audit
+from tests.support.journals import (
+    UUID_B,
+    Binlog,
+    Gtids,
+    Journal,
+    Record,
+    RelayLog,
+    audit,
+)
 from tests.support.rule_cases import apply, replica
 
-REASON = "relay_log_begun_unrecorded"
+REASON = "log_begun_unrecorded"
 WINDOW = EventWindow().limit
 FORMS = ("another_head", "equal_head", "earlier_file", "forgotten", "earlier_and_forgotten")
 
@@ -154,11 +163,64 @@ def test_a_row_that_names_no_relay_log_shows_that_it_is_gone():
     assert "no RESET REPLICA was seen" in result.undecided("channel")["retrieved_matches_relay"]
 
 
-@pytest.mark.parametrize("negative", ["reset_replica", "failover", "ignored_server_id"])
-def test_fleets_without_records_of_what_is_done_to_channels(negative):
+@pytest.mark.parametrize("form", ["another_head", "equal_head", "later_file", "forgotten"])
+def test_binary_logs_that_begin_again_are_others(form):
+    """With the GTIDs of before given out again."""
+    journal = Journal().begin().groups(250 if form == "forgotten" else 3)
+    head = journal.records[1]
+    if form == "later_file":
+        journal.binlog.rotate()
+        journal.groups(1)
+    journal.row()
+    begun = len(journal.records)
+    journal.executed, journal.used = Gtids(), Gtids()
+    journal.binlog = Binlog(journal)
+    journal.binlog.open()
+    if form != "equal_head":
+        head["checksum"], journal.records[begun]["checksum"] = 1, 2
+    journal.groups(2, form="ddl").row()
+    result = audit(journal)
+    assert result.broken == []
+    assert reasons(result).count(REASON) == 1
+    assert "redelivered_late" not in reasons(result)
+    journal.binlog.rotate()
+    journal.groups(2).row()
+    assert "executed_within_logged" not in audit(journal).undecided()
+    journal.executed.add(f"{UUID_B}:1")
+    journal.row()
+    assert "executed_within_logged" in audit(journal).broken
+
+
+def test_a_log_that_is_there_again_after_a_start_has_gone_back():
+    """No command does so while the server is down: its files are older ones."""
+    journal = Journal().begin().groups(3)
+    journal.records[1]["checksum"] = 1
+    journal.row()
+    journal.binlog.stop()
+    journal.record("stop", clean=True)
+    journal.start()
+    begun = len(journal.records)
+    journal.binlog.open(1, "")
+    journal.records[begun]["checksum"] = 2
+    result = audit(journal)
+    assert result.broken == ["log_redelivery_identical"]
+    assert REASON not in reasons(result)
+
+
+@pytest.mark.parametrize(
+    ("negative", "kind"),
+    [
+        ("reset_replica", "channel"),
+        ("failover", "channel"),
+        ("ignored_server_id", "channel"),
+        ("reset_binary_logs", "binlog_reset"),
+        ("persister_reset", "binlog_reset"),
+    ],
+)
+def test_fleets_without_records_of_such_commands(negative, kind):
     history = simulate(Scenario(seed=3, negatives=(negative,)))
     lines = chain.from_iterable(map(block_to_lines, history.blocks(BLOCK_RECORDS)))
-    kept = [one for one in map(json.loads, lines) if one["kind"] != "channel"]
+    kept = [one for one in map(json.loads, lines) if one["kind"] != kind]
     for one in kept:
         del one["sequence"]  # counted anew: nothing is lost
     result = audit_history(blocks_from_lines(map(json.dumps, kept)))
