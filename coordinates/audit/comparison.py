@@ -37,6 +37,8 @@ class ChannelRow:
     """When the observer was asked for it, by its own clock, None not known."""
     gtid_executed: GtidSet | None
     """Of the replica; None not known, or the channel leaves out groups of its source."""
+    own_pending: GtidSet | None
+    """What its binary log has of its own GTIDs and gtid_executed has not, None not known."""
     logs_everything: bool
     """Whether the replica logs what it applies."""
     is_relay_seen: bool

@@ -235,6 +235,7 @@ class ReplicaComparisons:
             retrieved_ts=channel.retrieved_ts,
             received_at=body["received_at"],
             gtid_executed=None if channel.is_filtered else sets[0],
+            own_pending=_set(body.get("own_pending")),
             logs_everything=bool(body["logs_everything"]),
             is_relay_seen=bool(channel.received.freeze()),
             is_filtered=channel.is_filtered,

@@ -508,6 +508,20 @@ def _text(value: object) -> str | None:
 # For the fleet
 
 
+def _own_pending(state: ServerState, audit: InstanceState) -> str | None:
+    """What its binary log has of the server's own GTIDs and gtid_executed has not.
+
+    None where that is not known: without the whole log, or after a RESET, or what may hide one.
+    """
+    binlog, executed = audit.binlog, state.executed
+    may_be_reset = audit.reset_ts >= 0 or audit.has_lost_records
+    is_whole = binlog.logged_is_complete and binlog.base_name is not None and not may_be_reset
+    if executed is None or state.server_uuid is None or not is_whole:
+        return None
+    logged = binlog.logged.freeze()
+    return "" if logged <= executed else str((logged - executed).restrict(state.server_uuid))
+
+
 def _retrieved(channel: ChannelState, relay: RelayReader | None) -> str | None:
     """What the channel has received: the status says so, and without a status the relay log."""
     if channel.has_status or relay is None or not relay.received_is_complete:
@@ -562,6 +576,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
             "purged_complete": state.purged is not None,
             "clone_status": state.clone_status,
             "logs_everything": audit.server.logs_everything,
+            "own_pending": _own_pending(state, audit) if channels else None,
             "channels": channels,
         },
     )

@@ -411,7 +411,9 @@ def judge_pair(
         " channel and RESET REPLICA: without its relay log a channel with auto-positioning asks"
         " again for every GTID that is not executed; if the source has purged it, rebuild the"
         " replica. Where it is there, as after RESET BINARY LOGS AND GTIDS, asking again would"
-        " repeat it: add the GTIDs to gtid_purged instead."
+        " repeat it: add the GTIDs to gtid_purged instead. What a server has lost of its own is not"
+        " sent back to it: rebuild it from the server that has it, or let it replicate from there"
+        " under another server_id first. It must not write before: it would give the numbers again."
     ),
     verify=(not_executed(), REPLICA_STATUS),
     evidence=ChannelEvidence,
@@ -427,6 +429,16 @@ def judge_pair(
         "passed_in_source_log": Case(
             "The applier has passed {witness:gtids}, which instance {source} logged before"
             " {file}:{position}, but gtid_executed of the replica lacks {witness:it|them}.",
+            "{executed:gtids}",
+            "gtid_executed of the replica",
+            "everything before the executed position",
+            "binary log of instance {source} up to {file}:{position}",
+        ),
+        "own_lost": Case(
+            "Instance {source} logged {witness:gtids} before {file}:{position}, which are this"
+            " server's own, and neither its gtid_executed nor its binary log has {witness:it|them}."
+            " The applier has passed {witness:it|them}: a receiver ignores what its own server_id"
+            " wrote, so {witness:it does|they do} not come back.",
             "{executed:gtids}",
             "gtid_executed of the replica",
             "everything before the executed position",

@@ -72,6 +72,13 @@ BEGUN_AFTER = reason(
     Lack.SETTING,
 )
 
+OWN_MAY_COMMIT = reason(
+    "own_may_commit",
+    "gtid_executed lacks {missing:gtids} of the server's own, which {source} has logged: whether"
+    " {missing:it is|they are} in its own binary log, and in commit, is not known",
+    Lack.BINARY_LOG,
+)
+
 PUT_AMONG_ANONYMOUS = reason(
     "put_among_anonymous",
     "the channel was put to {file}:{position} of {source}, and groups before that have no GTIDs:"
@@ -257,13 +264,16 @@ def kind_at(
     return kind
 
 
-@adds_to(applied_relay_gtids_executed, ChannelRow, doubts=(PASSED_UNLOGGED, BEGUN_AFTER))
+@adds_to(
+    applied_relay_gtids_executed, ChannelRow, doubts=(PASSED_UNLOGGED, BEGUN_AFTER, OWN_MAY_COMMIT)
+)
 def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     """What is before the executed position in the source's log is executed.
 
     The last group there may still be committing. What is before the groups that it has executed
     may be in the backup from which it began by position; what is after one of them is left out. Of
-    auto-positioning relay_mirrors_source reports that, where the relay log is seen.
+    auto-positioning relay_mirrors_source reports that, where the relay log is seen. The replica's
+    own groups its receiver ignores: it has them in its binary log, or has lost them.
     """
     source, executed = against.source, row.gtid_executed
     state = source.states.first_since(row.at.ts)
@@ -282,13 +292,13 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     runs = source.runs_until(state, (parse_log_file_name(file)[1], position))
     if _are_in(runs.without_last(), source.sids, executed):
         return HOLDS
-    omitted, before = _lacking(row, executed, runs, source.sids)
     own = against.fleet.uuid_of(row.instance_id, row.at.ts)
-    if own is not None:
-        # In a ring they come back, maybe before they are executed.
-        omitted, before = omitted.without_uuid(own), before.without_uuid(own)
+    omitted, before, lost = _lacking(row, executed, runs, source.sids, own)
+    in_doubt = lost if row.own_pending is None else GtidSet.EMPTY
+    lost = lost - in_doubt
+    omitted = omitted | lost
     fresh = omitted - against.memory.reported
-    if not fresh and (omitted or not before):
+    if not fresh and (omitted or not (before or in_doubt)):
         return against.nothing_new(omitted)
     if row.may_execute_former:
         return Undecided(FORMER_SOURCE)
@@ -297,12 +307,14 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     if not row.logs_everything:
         # Its gtid_executed is also known to lag behind the position.
         return Undecided(PASSED_UNLOGGED, missing=fresh or before, source=source.instance_id)
+    if not fresh and in_doubt:
+        return Undecided(OWN_MAY_COMMIT, missing=in_doubt, source=source.instance_id)
     if not fresh:
         return Undecided(BEGUN_AFTER, missing=before, source=source.instance_id)
     return against.report(
         fresh,
         Broken(
-            "passed_in_source_log",
+            "own_lost" if fresh <= lost else "passed_in_source_log",
             witness=fresh,
             at=first_of(fresh),
             source=source.instance_id,
@@ -332,13 +344,13 @@ def put_where_it_was(put: ChannelPut, against: Against) -> Compared:
 
 
 def _lacking(
-    row: ChannelRow, executed: GtidSet, runs: GtidRuns, sids: list[str]
-) -> tuple[GtidSet, GtidSet]:
-    """What of the runs before its position a replica lacks.
+    row: ChannelRow, executed: GtidSet, runs: GtidRuns, sids: list[str], own: str | None
+) -> tuple[GtidSet, GtidSet, GtidSet]:
+    """What of the runs before its position a replica lacks, whose own UUID is ``own``.
 
     Returns:
         What it has received, or left out. Then what is before all that it has executed, where it
-        replicates by position.
+        replicates by position. Then what is its own, and not waiting in its binary log for commit.
     """
     sid, gno = runs.groups()
     is_done = np.ones(len(sid), dtype=np.bool_)
@@ -355,7 +367,14 @@ def _lacking(
     if not row.auto_position:
         early = at[at < first]
         before = GtidSet.from_groups(sids, sid[early], gno[early]) - received
-    return omitted | (GtidSet.from_groups(sids, sid[at], gno[at]) & received), before
+    lacking = GtidSet.from_groups(sids, sid[at], gno[at])
+    omitted, lost = omitted | (lacking & received), GtidSet.EMPTY
+    if own is not None:
+        # In a ring they come back, maybe before they are executed.
+        pending = row.own_pending or GtidSet.EMPTY
+        lost, before = (lacking - before).restrict(own) - pending, before - pending
+        omitted = omitted.without_uuid(own)
+    return omitted, before, lost
 
 
 def _are_in(runs: GtidRuns, sids: list[str], gtids: GtidSet) -> bool:

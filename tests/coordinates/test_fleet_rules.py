@@ -944,16 +944,48 @@ class TestPassedIsExecuted:
         output = audit(source, replica)
         assert [finding.witness for finding in output.findings] == [f"{A}:3"]
 
-    @pytest.mark.parametrize(("gtid", "is_passed"), [(f"{B}:7", False), (f"{C}:7", True)])
-    def test_a_replicas_own_group_may_be_passed_before_it_is_executed(self, gtid, is_passed):
+    @pytest.mark.parametrize("auto_position", [False, True])
+    @pytest.mark.parametrize(
+        ("gtid", "pending", "expected"),
+        [
+            (f"{B}:7", f"{B}:7", []),
+            (f"{B}:7", f"{B}:6:8", ["own_lost"]),
+            (f"{B}:7", None, ["own_may_commit"]),
+            (f"{C}:7", f"{C}:7", ["passed_in_source_log"]),
+        ],
+    )
+    def test_a_replicas_own_group_may_be_passed_before_it_is_executed(
+        self, gtid, pending, expected, auto_position
+    ):
         """In a ring it comes back from the source while the replica still commits it."""
-        source, replica = fleet_of_two()
+        source, replica = fleet_of_two(auto_position=auto_position)
         source.log(gtid, f"{A}:4", f"{A}:5")
         coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(6)}
-        replica.status(f"{A}:1-5", replica.says(source, None, auto_position=False, **coordinates))
-        source.status(f"{A}:1-5,{gtid}")
-        expected = ["applied_relay_gtids_executed"] if is_passed else []
-        assert names(audit(source, replica)) == expected
+        for _ in range(2):
+            said = replica.says(source, None, auto_position=auto_position, **coordinates)
+            replica.status(f"{A}:1-5", said, own_pending=pending)
+            source.status(f"{A}:1-5,{gtid}")
+        output = audit(source, replica)
+        rule = "applied_relay_gtids_executed"
+        said = {one.check.reason for one in output.checks if one.check.rule == rule}
+        said |= {finding.case for finding in output.findings}
+        assert said - {""} == set(expected)
+
+    @pytest.mark.parametrize(("start", "expected"), [(2, ["own_lost"]), (3, ["begun_after"])])
+    def test_by_position_it_may_have_begun_behind_its_own(self, start, expected):
+        """What is before all that it has executed of the source is not shown to be passed."""
+        source, replica = fleet_of_two(groups=0, auto_position=False)
+        source.log(*(f"{A}:1", f"{B}:1", f"{A}:2")[start - 2 :], f"{A}:3")
+        end = end_of(6 - start)
+        coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end}
+        executed = f"{A}:1-3" if start == 2 else f"{A}:2-3"
+        said = replica.says(source, None, auto_position=False, **coordinates)
+        replica.status(executed, said)
+        source.status(f"{A}:1-3,{B}:1")
+        output = audit(source, replica)
+        found = [finding.case for finding in output.findings]
+        said = {one.check.reason for one in output.checks}
+        assert found + sorted(said & {"begun_after"}) == expected
 
     def test_filters_omit(self):
         """Groups of servers that are ignored are never executed."""

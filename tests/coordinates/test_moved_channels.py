@@ -116,3 +116,60 @@ def test_rows_alone_say_which_server_is_behind_the_address(promoted_has: int) ->
     )
     assert [explain(one).sentence for one in result.findings] == [lost] * (promoted_has == 2)
     assert "source_is_another_server" not in {one.reason for one in result.observations}
+
+
+def attached_again(*, is_lost: bool, hides: str = "") -> AuditResult:
+    """A source crashes, its replica is promoted and writes, and the old source replicates from it.
+
+    Args:
+        is_lost: Whether the crash takes two groups from the source that the replica has.
+        hides: "gap": its journal has one after the crash.
+    """
+    source, promoted = Journal("s"), Journal("t", UUID_B, 2)
+    for each in (source, promoted):
+        each.begin()
+    source.groups(5)
+    pass_time(source, promoted)
+    relay = follow(promoted, source)
+    relay.connect()
+    take(promoted, relay, source.binlog.groups)
+    pass_time(source, promoted)
+    promoted.record("channel", channel="", action="reset_all")
+    del promoted.relays[""]
+    kept = source.binlog.groups[2 if is_lost else 4][-1]
+    end = {"file": kept["file"], "position": kept["start"] + kept["length"]}
+    if is_lost:
+        for group in source.binlog.groups[3:]:
+            source.executed.remove(group[0]["gtid"])
+            source.binlog.gtids.remove(group[0]["gtid"])
+    source.start(crashed=True, recovered=end)
+    source.binlog.open(2)
+    if hides == "gap":
+        source.record("gap")
+        source.binlog.rotate()
+    promoted.groups(2)
+    pass_time(source, promoted)
+    relay = follow(source, promoted)
+    relay.connect(position=promoted.binlog.groups[5][0]["start"])
+    take(source, relay, promoted.binlog.groups[5:])
+    for _ in range(2):
+        pass_time(source, promoted)
+        status = {"Source_UUID": promoted.uuid, "Auto_Position": 1}
+        source.row(replica_status=source.replica_status(**status), gtid_owned="")
+        promoted.row(gtid_owned="")
+    return audited(source, promoted)
+
+
+def test_what_a_source_has_lost_of_its_own_does_not_come_back() -> None:
+    """Its receiver ignores what was written under its own server_id, and all threads are well."""
+    [finding] = attached_again(is_lost=True).findings
+    assert (finding.rule, finding.case) == ("applied_relay_gtids_executed", "own_lost")
+    assert finding.witness == f"{UUID_A}:4-5"
+    assert "do not come back" in explain(finding).sentence
+    assert not attached_again(is_lost=False).findings
+
+
+def test_behind_a_gap_a_reset_may_have_made_it_forget_its_own() -> None:
+    result = attached_again(is_lost=True, hides="gap")
+    assert not result.findings
+    assert "own_may_commit" in {one.check.reason for one in result.checks}

@@ -220,7 +220,9 @@ def test_every_case_of_a_rule_of_one_instance_is_produced():
         for code in rule.cases
     } - found
     on_evidence = {(rule.name, code) for rule, _, code in CASES_ON_EVIDENCE}
-    between_instances = {("applied_relay_gtids_executed", "passed_in_source_log")}
+    between_instances = {
+        ("applied_relay_gtids_executed", case) for case in ("passed_in_source_log", "own_lost")
+    }
     assert missing == on_evidence | between_instances
 
 

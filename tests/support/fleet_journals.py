@@ -235,6 +235,7 @@ class Journal:
         *channels: dict[str, Any],
         purged: str | None = "",
         logs_everything: bool = True,
+        own_pending: str | None = "",
         clone_status: dict[str, Any] | None = None,
     ) -> FleetEvent:
         self.collections += 1
@@ -254,6 +255,7 @@ class Journal:
             purged_complete=purged is not None,
             clone_status=clone_status,
             logs_everything=logs_everything,
+            own_pending=own_pending,
             channels=list(channels),
         )
 
