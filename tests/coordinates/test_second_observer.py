@@ -198,7 +198,8 @@ def test_records_that_come_again_are_compared(data: st.DataObject):
     others = [other for other in journals.values() if other is not journal]
     rest = [journal.take(end, len(journal))] if end < len(journal) else []
     result = audit_history([*others, journal.take(0, end), again, *rest])
-    assert rules(result) <= rules(once)
+    # What is read anew may show more of a fault that is there.
+    assert not rules(result) or rules(once)
     found = reasons(result).get(SEQUENCE_REUSED.code, [])
     if not is_changed:
         assert found == []
