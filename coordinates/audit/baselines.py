@@ -72,8 +72,6 @@ class ChannelBaselines:
     source_instance: str | None = None
     receiver_stopped_at: int | None = None
     """Moment of the last STOP; None: the receiver runs, or was not seen to stop."""
-    is_not_begun: bool = False
-    """Whether CHANGE REPLICATION SOURCE was recorded, and no start of the receiver since."""
     begun_ts: int = -1
     """When a record began the lineage; -1: none did."""
     stopped: list[str] = field(default_factory=list)
@@ -94,7 +92,6 @@ class ChannelBaselines:
             source_instance=self.source_instance,
             is_left=self.is_left,
             former_until=self.former_until,
-            is_not_begun=self.is_not_begun,
         )
 
 

@@ -119,9 +119,7 @@ def _shown(
         "relay_end": relay.end_coordinates,
         "group": _group_end(relay, state.applied, state.executed, state.read),
         "journal_relay": before,
-        "doubt": Undecided(FORMER_RELAY)
-        if state.may_name_former
-        else _relay_doubt(state.relay, before, relay),
+        "doubt": _relay_doubt(state, before, relay),
         "journal_read": None
         if history.former_until is not None
         else _read_end(relay, state.executed),
@@ -151,9 +149,10 @@ def _relay_end_before(flushed: LogCoordinates | None, relay: RelayReader) -> Log
 
 
 def _relay_doubt(
-    flushed: LogCoordinates | None, before: LogCoordinates | None, relay: RelayReader
+    state: ChannelState, before: LogCoordinates | None, relay: RelayReader
 ) -> Undecided | None:
     """Why the relay log does not decide on the flushed coordinates."""
+    flushed = state.relay
     if flushed is None or relay.base_name is None:
         return Undecided(NO_RELAY)
     if flushed.base_name != relay.base_name:
@@ -161,7 +160,11 @@ def _relay_doubt(
         return Undecided(RELAY_OF_OTHER_NAME, **names)
     if relay.end < 0 or relay.offsets_doubtful:
         return Undecided(RELAY_MISSED)
-    is_known = flushed == before or relay.window.covers(flushed.file_number, flushed.position)
+    if flushed == before:
+        return None
+    if state.may_name_former:
+        return Undecided(FORMER_RELAY)
+    is_known = relay.window.covers(flushed.file_number, flushed.position)
     return None if is_known else Undecided(NOT_REMEMBERED)
 
 

@@ -48,7 +48,7 @@ from tallystick.coordinates.values.binlog import LogCoordinates
 from tallystick.coordinates.values.errors import JournalError, StateError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.coordinates.audit.fleet_events import FleetEvent
@@ -666,11 +666,14 @@ class InstanceAudit(ServerRecordReader):
                 logging,
                 RedoSeen.of(self.redo, ts),
                 **self._begun_since(since),
-                not_begun=tuple(self._not_begun()),
+                may_name_former=tuple(
+                    name for name, relay in self.relays.items() if relay.may_name_former
+                ),
             )
         )
         self.clone_tables.row(body, ts)
         row = self.waiting[-1]
+        self._learn_connected(row)
         self.collection_steps.answered(body, row.state, ts)
         if row.state is not None:
             self.persistence.passed(ts)
@@ -697,12 +700,11 @@ class InstanceAudit(ServerRecordReader):
             "begun_anew": tuple(name for name, one in channels if one.begun_ts >= since),
         }
 
-    def _not_begun(self) -> Iterator[str]:
-        """Channels whose receiver was not seen to begin since CHANGE REPLICATION SOURCE."""
-        for name, channel in self.baselines.channels.items():
-            relay = self.relays.get(name)
-            if channel.is_not_begun and (relay is None or relay.source_base is None):
-                yield name
+    def _learn_connected(self, row: WaitingRow) -> None:
+        """A receiver that a row shows connected flushes what it receives before the next row."""
+        for name, state in (row.state.channels if row.state else {}).items():
+            if name in self.relays and state.receiver is not None and state.receiver.is_running:
+                self.relays[name].may_name_former = False
 
     def _log_before(
         self, row: WaitingRow, read_before: tuple[int, int] | None

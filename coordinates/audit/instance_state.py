@@ -72,8 +72,8 @@ class WaitingRow:
     """Whether the binary log began anew since it was asked for."""
     begun_anew: tuple[str, ...] = ()
     """Channels that did so."""
-    not_begun: tuple[str, ...] = ()
-    """Channels whose receiver was not seen to begin since CHANGE REPLICATION SOURCE."""
+    may_name_former: tuple[str, ...] = ()
+    """Channels of which it may name the relay log from before CHANGE REPLICATION SOURCE."""
     state: ServerState | None = field(init=False, metadata=TRANSIENT)
 
     def __post_init__(self) -> None:
@@ -91,9 +91,8 @@ class WaitingRow:
             known = channels[name]
             went_on = self.state.channels_went_on
             channels[name] = known.without_tables() if went_on else known.of_row_alone()
-        for name in channels.keys() & self.not_begun:
-            receiver = channels[name].receiver
-            channels[name].may_name_former = receiver is None or receiver.is_stopped
+        for name in channels.keys() & self.may_name_former:
+            channels[name].may_name_former = True
 
 
 @dataclass(slots=True, eq=False)
@@ -242,6 +241,8 @@ class InstanceState:
         self.__post_init__()
         self.binlog.lineage = self.first_lineage
         self.binlog.mark_gap()
+        for name in self.baselines.channels:
+            self.relay(name)  # of which rows may name one that was removed meanwhile
 
     def time_anew(self, ts: int) -> None:
         """How much time has passed is not known: what is timed counts from now on."""
@@ -314,7 +315,7 @@ class InstanceState:
         for name, channel in state.channels.items():
             relay = self.relays.get(name)
             flushed = channel.relay
-            if relay is None or flushed is None or relay.end < 0:
+            if relay is None or flushed is None or relay.end < 0 or channel.may_name_former:
                 continue
             if relay.base_name == flushed.base_name and (relay.file_number, relay.end) < (
                 flushed.file_number,

@@ -366,8 +366,7 @@ class ServerRecordReader(InstanceState):
             channel.receiver_stopped_at = ts if action == "stop_receiver" else None
         if action in LINEAGE_ACTIONS:
             channel.begun_ts = ts
-        if action in ("start_receiver", *LINEAGE_ACTIONS):
-            channel.is_not_begun = action == "change_source"
+            relay.may_name_former = action == "change_source"
         self.info_write_steps.administered(name, str(action), ts)
         self.clones.channel_administered(name, str(action), ts)
         self.reporter.fleet_event(

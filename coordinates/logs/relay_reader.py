@@ -85,6 +85,8 @@ class RelayReader(LogReader):
         is_given_up: Whether the channel has given up its relay log, and no file of the next one was
             read.
         may_be_closed: Whether the present file has ended with ROTATE or STOP, or with its server.
+        may_name_former: Whether log_status may name the relay log that CHANGE REPLICATION SOURCE
+            has removed: nothing was seen of a source since that, or since records were missed.
         is_of_one_source: Whether all of it was read from its first file on, which came after the
             channel had given up the one before, and all of it is of one sender.
     """
@@ -122,6 +124,7 @@ class RelayReader(LogReader):
     has_anonymous: bool = False
     is_of_one_source: bool = False
     is_given_up: bool = False
+    may_name_former: bool = True
     may_be_closed: bool = False
     _gathered: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
@@ -224,6 +227,7 @@ class RelayReader(LogReader):
         if is_back or is_connecting:
             at = self.file_number, event.start + event.length
             self.steps_ahead = at if self.steps_ahead is None else self.steps_ahead[0], at
+        self.may_name_former = False
         self.source_base = base_name
         self.source_number = number
         self.source_end = self.position_end = position
@@ -490,6 +494,7 @@ class RelayReader(LogReader):
     def forget_files(self) -> None:
         """RESET REPLICA: the files are gone, numbers begin again."""
         self.is_given_up, self.is_of_one_source = True, False
+        self.may_name_former = True
         self.base_name = None
         self.end = ABSENT
         self.window.clear()
@@ -507,12 +512,14 @@ class RelayReader(LogReader):
     def restarted(self, *, crashed: bool) -> None:
         """A boot of the server: after a clean stop the next head knows what the files held."""
         self.reconnected()
+        self.may_name_former = False
         self.may_be_closed = True
         self.has_restarted = not crashed
 
     def mark_gap(self) -> None:
         """Records are missing, maybe a ROTATE of the source among them: its file is not known."""
         LogReader.mark_gap(self)
+        self.may_name_former = True
         self.source_base = None
         self.source_number = self.source_end = self.position_end = self.sender = ABSENT
 

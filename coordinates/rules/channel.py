@@ -44,8 +44,8 @@ RELAY_MISSED = reason(
 )
 FORMER_RELAY = reason(
     "relay_log_of_before",
-    "until the receiver begins, log_status may name the relay log file that CHANGE REPLICATION"
-    " SOURCE has removed",
+    "until the receiver is connected, log_status may name the relay log file that CHANGE"
+    " REPLICATION SOURCE has removed",
     Lack.NEXT_ROW,
 )
 FORMER_SOURCE = reason(

@@ -53,9 +53,10 @@ STORED_SELDOM = reason(
     ),
     undecided_when=(
         "the coordinate is not readable, the relay log was not observed, has files of another base"
-        " name or has a gap there, the events around the position are no longer remembered, the"
-        " receiver has not begun since CHANGE REPLICATION SOURCE, or the channel shows no relay log"
-        " though no RESET REPLICA was observed"
+        " name or has a gap there, the events around the position are no longer remembered, none of"
+        " them ends there and the receiver was not seen to connect since CHANGE REPLICATION SOURCE"
+        " or missing records, or the channel shows no relay log though no RESET REPLICA was"
+        " observed"
     ),
     sources=(
         "WL#9452, F-1.2.3",
@@ -264,7 +265,7 @@ def relay_position_matches_master_info(e: ChannelEvidence) -> RowAnswer:
     if _is_wrong_itself(e):
         return Undecided(FLUSHED_IS_WRONG)
     if e.relay_read is None or e.events_unstored is None:
-        return Undecided(NO_RELAY)
+        return e.doubt or Undecided(NO_RELAY)
     if e.lost is not None:
         return Broken("before_stored", witness=e.relay, relay=e.relay, stored=e.stored, lost=e.lost)
     if not e.events_unstored:

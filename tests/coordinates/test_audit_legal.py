@@ -10,6 +10,7 @@ import pytest
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.coordinates.values.binlog import WRAP
 from tests.support.journals import (
@@ -1061,20 +1062,32 @@ def test_a_group_that_two_channels_received_may_be_committed_by_the_other(is_sam
     assert found == ([] if is_same else [("relay_info_updated_with_commit", "too_old")])
 
 
+NOT_STARTED = {
+    "Relay_Log_File": "relay.000001",
+    "Relay_Log_Pos": 4,
+    "Retrieved_Gtid_Set": "",
+    "Source_Log_File": "",
+    "Replica_IO_Running": "No",
+}
+"""What SHOW REPLICA STATUS shows between CHANGE REPLICATION SOURCE and START REPLICA."""
+
+
+def names_former(journal: Journal, relay: RelayLog, **shown: object) -> None:
+    """A row that names a relay log that is gone; what SHOW REPLICA STATUS shows beside it."""
+    status = journal.wait(2).replica_status(**shown)
+    columns = zip(("relay_log_file", "relay_log_position"), relay.flushed or (), strict=True)
+    channel(journal.row(replica_status=status, requested_at=journal.ts)).update(columns)
+
+
 def pointed_again() -> tuple[Journal, RelayLog, RelayLog, list[list[Record]]]:
     """CHANGE REPLICATION SOURCE, and two rows before START REPLICA; the relay logs, and groups."""
     journal, relay, more = replica()
     journal.wait(2).row(replica_status=journal.replica_status(), requested_at=journal.ts)
-    old = dict(zip(("relay_log_file", "relay_log_position"), relay.flushed or (), strict=True))
     journal.wait(2).record("channel", channel="", action="stop_receiver")
     journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
     new = journal.relay()
-    begun = {"Relay_Log_File": new.file, "Relay_Log_Pos": 4, "Retrieved_Gtid_Set": ""}
-    stopped = {**begun, "Replica_IO_Running": "No", "Source_Log_File": ""}
     for _ in range(2):
-        journal.wait(2)
-        status = journal.replica_status(**stopped)
-        channel(journal.row(replica_status=status, requested_at=journal.ts)).update(old)
+        names_former(journal, relay, **NOT_STARTED)
     return journal, relay, new, more
 
 
@@ -1082,12 +1095,15 @@ def pointed_again() -> tuple[Journal, RelayLog, RelayLog, list[list[Record]]]:
 def test_until_the_receiver_begins_a_row_names_the_relay_log_that_a_change_of_source_removed(
     is_seen: bool,
 ) -> None:
-    """As real servers do; whether the relay log is read or not, and the new one is shorter."""
+    """As real servers do; whether the relay log is read or not, and the new one is shorter.
+
+    Where it is not read, that a row shows the receiver connected is known of the next one.
+    """
     journal, relay, new, more = pointed_again()
     new.connect(position=more[0][0]["start"])
     apply(journal, new, more[0])
     assert (new.flushed or ()) < (relay.flushed or ())
-    for back in (0, 300):
+    for back in (0, 0, 300):
         row = journal.wait(2).row(replica_status=journal.replica_status(), requested_at=journal.ts)
         channel(row)["relay_log_position"] -= back
     journal.groups(1)
@@ -1095,17 +1111,20 @@ def test_until_the_receiver_begins_a_row_names_the_relay_log_that_a_change_of_so
         journal.records = [one for one in journal.records if one["kind"] != "relay"]
     result = audit(journal)
     assert "channel_positions_monotone" in result.broken
-    assert {finding.collection_id for finding in result.findings} == {"c5"}
+    assert {finding.collection_id for finding in result.findings} == {"c6"}
     rows = [cut for cut in result.cuts if cut.scope == "channel"]
     rule = "relay_position_on_written_boundary"
     reasons = [{check.rule: check.reason for check in cut.undecided}.get(rule) for cut in rows]
-    seen = [None, "relay_log_of_before", "relay_log_of_before", None, None]
-    assert reasons == (seen if is_seen else ["no_relay"] * 5)
+    seen = [None, "relay_log_of_before", "relay_log_of_before", None, None, None]
+    assert reasons == (seen if is_seen else ["no_relay"] * 6)
+    assert ObservationCode.LOG_STATUS_EARLY not in result.codes
 
 
 def test_what_a_waiting_row_may_name_is_saved_with_it() -> None:
-    """The new relay log has not come to its coordinates."""
-    journal, _, _, _ = pointed_again()
+    """It waits for the binary log."""
+    journal, relay, _, _ = pointed_again()
+    names_former(journal, relay, **NOT_STARTED)
+    local(journal.records[-1])["binary_log_position"] += 100
     (block,) = blocks_from_lines(journal.lines())
     before = InstanceAudit(block.instance_id)
     before.absorb(block)
@@ -1120,9 +1139,7 @@ def test_behind_a_gap_such_a_row_is_no_bound_either() -> None:
     """What was configured before it still holds."""
     journal, relay, new, more = pointed_again()
     journal.record("gap")
-    last = [one for one in journal.records if one["kind"] == "log_status"][-1]
-    row = journal.wait(2).row(replica_status=last["replica_status"], requested_at=journal.ts)
-    row["row"]["REPLICATION"] = last["row"]["REPLICATION"]
+    names_former(journal, relay, **NOT_STARTED)
     new.connect(position=more[0][0]["start"])
     apply(journal, new, more[0])
     assert (new.flushed or ()) < (relay.flushed or ())
@@ -1131,12 +1148,68 @@ def test_behind_a_gap_such_a_row_is_no_bound_either() -> None:
     assert audit(one for one in journal.records if one["kind"] != "relay").broken == []
 
 
-def test_once_the_receiver_was_started_a_row_names_the_relay_log_of_now() -> None:
-    """Though it has stopped again before it received anything."""
-    journal, _, _, _ = pointed_again()
-    last = journal.records[-1]
+@pytest.mark.parametrize("is_seen", [True, False])
+@pytest.mark.parametrize(
+    "receiver",
+    [
+        {"Replica_IO_Running": "Connecting", "Last_IO_Errno": 2003},
+        {"Replica_IO_Running": "No", "Last_IO_Errno": 13117},
+        {"Replica_IO_Running": "Yes"},
+    ],
+)
+def test_until_the_receiver_has_received_something_a_start_changes_nothing(
+    receiver: Record, is_seen: bool
+) -> None:
+    """It looks for the source, has failed, or nothing of the source has arrived yet."""
+    journal, relay, new, more = pointed_again()
     journal.record("channel", channel="", action="start_receiver")
-    row = journal.wait(2).row(replica_status=last["replica_status"], requested_at=journal.ts)
-    row["row"]["REPLICATION"] = last["row"]["REPLICATION"]
+    names_former(journal, relay, **NOT_STARTED | receiver)
+    if receiver["Replica_IO_Running"] == "No":
+        journal.record("channel", channel="", action="stop_receiver")
+        names_former(journal, relay, **NOT_STARTED | receiver)
+    new.connect(position=more[0][0]["start"])
+    apply(journal, new, more[0])
+    journal.wait(2).row(replica_status=journal.replica_status(), requested_at=journal.ts)
+    journal.wait(2).record("heartbeat")
+    if not is_seen:
+        journal.records = [one for one in journal.records if one["kind"] != "relay"]
+    assert {"receiver_not_failed"} >= set(audit(journal).broken)
+
+
+@pytest.mark.parametrize("begins", ["start", "reset"])
+def test_once_the_relay_log_begins_in_another_way_a_row_names_that_of_now(begins: str) -> None:
+    """A start of the server flushes the coordinates of a new file; RESET REPLICA leaves none."""
+    journal, relay, new, _ = pointed_again()
+    if begins == "start":
+        journal.start()
+        new.open(2)
+    else:
+        journal.record("channel", channel="", action="reset")
+        journal.relay()
+    names_former(journal, relay, **NOT_STARTED)
     journal.wait(2).record("heartbeat")
     assert audit(journal).broken == ["relay_position_on_written_boundary"]
+
+
+@pytest.mark.parametrize("gap", [{}, {"channel": ""}, None])
+def test_a_change_of_source_may_be_among_records_that_are_missing(gap: Record | None) -> None:
+    """Those of a gap, or all before the first record; a row that names an event's end holds."""
+    journal, relay, more = replica()
+    if gap is None:
+        journal = Journal("a", UUID_B, 2).begin()
+    else:
+        journal.wait(2).row(replica_status=journal.replica_status(), requested_at=journal.ts)
+        journal.record("gap", **gap)
+    new = journal.relay()
+    names_former(journal, relay, **NOT_STARTED)
+    new.flush()
+    journal.wait(2).row(requested_at=journal.ts)
+    new.connect(position=more[0][0]["start"])
+    channel(journal.wait(2).row(requested_at=journal.ts))["relay_log_position"] += 100
+    journal.wait(2).record("heartbeat")
+    result = audit(journal)
+    rule = "relay_position_on_written_boundary"
+    rows = [cut for cut in result.cuts if cut.scope == "channel"]
+    reasons = [{check.rule: check.reason for check in cut.undecided}.get(rule) for cut in rows]
+    assert reasons[-3:] == ["relay_log_of_before", None, None]
+    assert [f"c{len(rows)}"] == [one.collection_id for one in result.findings if one.rule == rule]

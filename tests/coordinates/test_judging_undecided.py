@@ -764,6 +764,7 @@ def test_a_finding_of_a_channel_names_it():
     """Which of several channels it is."""
     journal, relay, _ = replica()
     east = journal.relay("east", "relay-east")
+    east.connect()
     assert relay.end
     row = journal.row()
     row["row"]["REPLICATION"]["channels"][1]["relay_log_position"] = east.end - 1
