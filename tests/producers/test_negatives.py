@@ -104,6 +104,44 @@ def test_reset_replica_empties_the_channel() -> None:
         assert body["replica_status"][0]["Retrieved_Gtid_Set"] == ""
 
 
+@pytest.mark.parametrize("workers", [0, 4])
+@pytest.mark.parametrize("name", ["pointed_elsewhere", "pointed_by_position"])
+def test_a_replica_that_is_pointed_elsewhere_names_the_removed_relay_log(
+    name: str, workers: int
+) -> None:
+    """Until it is connected or restarts; then a row is judged again."""
+    seen, beside = set(), set()
+    for seed in range(8):
+        history = run(name, seed, applier_workers=workers)
+        instance_id = list(history.journals)[-1]
+        undecided = {}
+        for cut in audit_history(history.blocks(512)).cuts:
+            reasons = {check.rule: check.reason for check in cut.undecided}
+            is_doubted = reasons.get("relay_position_on_written_boundary") == "relay_log_of_before"
+            if cut.instance_id == instance_id and is_doubted:
+                undecided[cut.collection_id] = reasons["relay_position_matches_master_info"]
+        former = end = None
+        for one in records(history.journals[instance_id]):
+            if one.stream is Stream.RELAY:
+                end = one.file, one.end
+            elif one.is_fact(RecordType.CHANNEL) and one.body["action"] == "change_source":
+                former = end
+            elif one.is_fact(RecordType.START):
+                former = None
+            elif one.is_fact(RecordType.LOG_STATUS) and "row" in one.body:
+                (row,) = one.body["row"]["REPLICATION"]["channels"]
+                is_former = former == (row["relay_log_file"], row["relay_log_position"])
+                receiver = one.body["replica_status"][0]["Replica_IO_Running"]
+                assert is_former == (former is not None and receiver != "Yes")
+                assert is_former == (one.body["collection_id"] in undecided)
+                seen.add((receiver, is_former))
+        beside |= set(undecided.values())
+    assert {("No", True), ("No", False), ("Connecting", True), ("Yes", False)} == seen
+    # By GTID set nothing is stored that could be compared.
+    by_position = name == "pointed_by_position"
+    assert beside == {"relay_log_of_before" if by_position else "master_info_unseen"}
+
+
 def test_reset_replica_all_removes_the_channel() -> None:
     """The channel disappears from the list."""
     journal = journal_of(run("reset_replica_all"), "hub")

@@ -22,7 +22,7 @@ from tallystick.producers.simulator.negatives.acts import (
 )
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.server import administration, commit, lifecycle, workload
-from tallystick.producers.simulator.server.channels import ChannelMap
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap
 from tallystick.producers.simulator.server.clients import Clients
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -70,6 +70,39 @@ class ReplicaDetached(Negative):
     def arrange(self, fleet: World) -> None:
         (channel,) = channels(fleet)
         near(fleet, 0.5, channel.replica, _detach, channel)
+
+
+class PointedElsewhere(Negative):
+    """CHANGE REPLICATION SOURCE; START REPLICA a collection or two later.
+
+    In every second fleet the replica restarts in between; in the others the new source is away when
+    the receiver starts.
+    """
+
+    name = "pointed_elsewhere"
+    text = (
+        "until the receiver is connected the relay coordinate is in the relay log that CHANGE"
+        " REPLICATION SOURCE has removed"
+    )
+    options: ClassVar = {"auto_position": True, "topology": "chain"}
+
+    def arrange(self, fleet: World) -> None:
+        channel, source = channels(fleet)[-1], sources(fleet)[0]
+        restarts = Random(f"pointed elsewhere {fleet.scenario.seed}").random() < 0.5
+        at, who, start_at = (0.55, channel.replica, 0.85) if restarts else (0.71, source, 0.735)
+        near(fleet, 0.3, channel.replica, _point_elsewhere, channel, source)
+        near(fleet, at, who, lifecycle.shut_down, who)
+        near(fleet, start_at, channel.replica, _start_there, channel)
+
+
+class PointedByPosition(PointedElsewhere):
+    """The same by file and position: the source has another address."""
+
+    name = "pointed_by_position"
+    text = "the same by file and position; what was received and not executed is received again"
+    options: ClassVar = {"auto_position": False, "gtid_mode": "OFF", "topology": "pair"}
+    # That changes the mode without waiting for what a stopped channel has still to receive.
+    excludes: ClassVar = frozenset({"gtid_mode_permissive"})
 
 
 class TwoPaths(Negative):
@@ -200,6 +233,19 @@ def _lacks(channel: Channel, source: Instance) -> bool:
     replica = channel.replica
     is_ready = replica.is_running and not replica[ChannelMap].awaits_clone and not channel.pending
     return not is_ready or not source[GtidState].executed.is_subset(replica[GtidState].executed)
+
+
+def _point_elsewhere(fleet: World, channel: Channel, source: Instance) -> None:
+    """By position it goes on behind what it has executed."""
+    if channel.is_configured and not channel.replica[ChannelMap].awaits_clone:
+        administration.stop_replication(fleet, channel)
+        executed = channel[Applier].executed
+        administration.change_source(fleet, channel, source, position=executed)
+
+
+def _start_there(fleet: World, channel: Channel) -> None:
+    if channel.is_configured and channel.replica.is_running:
+        administration.start_replication(fleet, channel)
 
 
 def _change_view(fleet: World, instance: Instance) -> None:

@@ -145,6 +145,9 @@ def change_source(
 ) -> None:
     """CHANGE REPLICATION SOURCE TO: a new channel lineage; receiver and applier are stopped.
 
+    The server flushes the receiver's positions, then removes the relay log and begins the new one:
+    until the next flush F_c is the end of the relay log that is gone.
+
     Args:
         fleet: The fleet.
         channel: The channel.
@@ -161,7 +164,10 @@ def change_source(
     channel.source = source
     channel.is_configured = True
     channel[Receiver].ignore_server_ids = ignore_server_ids
+    # Where the receiver will begin to read is not known before it connects: no file may go.
+    channel[Receiver].cursor_lineage, channel[Receiver].cursor_file = source[BinaryLog].lineage, 0
     channel[MasterInfo].connection = master_info.connection(fleet.scenario.seed, channel)
+    removed = relay_log.end(channel)
     clear_channel(channel)
     body: dict[str, Any] = {
         "source_uuid": source.server_uuid,
@@ -176,6 +182,8 @@ def change_source(
         body["filtered"] = True
     channel.record("change_source", **body)
     receiver.create_relay_log(fleet, channel, 1)
+    if removed[0]:
+        channel[Receiver].flushed = removed
     receiver.persist_position(fleet, channel, "change_source")
     crash_points.reach(channel, CrashPoint.BETWEEN_REPOSITORIES)
     applier.persist_positions(fleet, channel, "change_source")
