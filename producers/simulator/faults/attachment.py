@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.channels import leaf_channels
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory
-from tallystick.producers.simulator.faults.fleet import FleetFault
-from tallystick.producers.simulator.faults.logs import is_pure_source
-from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.faults.fleet import FleetFault, SourceLosesCommits
+from tallystick.producers.simulator.faults.logs import gtid_of, is_pure_source
+from tallystick.producers.simulator.faults.row import Row
+from tallystick.producers.simulator.server import administration, clients, lifecycle
+from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
 from tallystick.producers.simulator.server.clients import Clients
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
+    from tallystick.coordinates.values.gtid import GtidSet
     from tallystick.producers.simulator.kernel.instance import Instance
+    from tallystick.producers.simulator.kernel.transactions import LoggedGroup
     from tallystick.producers.simulator.kernel.world import World
     from tallystick.producers.simulator.server.channels import Channel
 
@@ -104,3 +108,81 @@ class DemotedSourceLeftAlone(FleetFault, ActFault):
         """Let the new source fetch what only the old one has, and attach that."""
         cures.fetch_from(fleet, self._promoted, self._old)
         administration.add_channel(fleet, self._old, "", self._promoted)
+
+
+class OwnLostInFailover(SourceLosesCommits, ActFault):
+    """A power cut, a failover to a replica that has what it took, and the old source attached.
+
+    No row of the old source has shown what it lost, and it ignores what it wrote itself.
+    """
+
+    number = 268
+    name = "own_lost_in_failover"
+    text = "a source that a power cut has set back replicates from the replica that was promoted"
+    must_fire = frozenset({"applied_relay_gtids_executed"})
+    base = BaseHistory.SINGLE_CHANNEL
+    bears_acts = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shown: dict[str, GtidSet] = {}
+
+    def on_row(
+        self, fleet: World, instance: Instance, body: dict[str, Any]
+    ) -> dict[str, Any] | None:
+        """Note what a source has shown."""
+        del fleet
+        row = Row.of(instance, body)
+        if row is not None:
+            self._shown[instance.instance_id] = row.executed
+        return body
+
+    def _last_groups(self, source: Instance) -> list[LoggedGroup]:
+        """Those that no row has shown."""
+        last: list[LoggedGroup] = []
+        for logged in super()._last_groups(source):
+            if gtid_of(logged) <= self._shown[source.instance_id]:
+                break
+            last.append(logged)
+        return last
+
+    def act(self, fleet: World) -> bool:
+        """Cut the power when the replicas have executed all, and move them away."""
+        source = next((i for i in fleet.instances.values() if self._is_ready(i)), None)
+        if source is None:
+            return False
+        first, *others = source[ChannelMap].subscribers
+        promoted = first.replica
+        for channel in (first, *others):
+            administration.stop_replication(fleet, channel)
+        administration.reset_replica(fleet, first, everything=True)
+        for channel in others:
+            administration.change_source(fleet, channel, promoted)
+            administration.start_replication(fleet, channel)
+        source[Clients].writes, promoted[Clients].writes = False, True
+        self._victim = source
+        self.mark(fleet, source)
+        lifecycle.crash(fleet, source, torn=False)
+        fleet.schedule(fleet.now + _RETRY_US, None, self._attach, source, promoted)
+        return True
+
+    def _is_ready(self, source: Instance) -> bool:
+        channels = source[ChannelMap].subscribers
+        has_shown = is_pure_source(source) and source.instance_id in self._shown
+        return (
+            has_shown
+            and source.is_running
+            and not source[CommitQueue].in_commit
+            and bool(channels and self._last_groups(source))
+            and all(
+                c[Receiver].read == source[BinaryLog].position
+                and source[GtidState].executed.is_subset(c.replica[GtidState].executed)
+                for c in channels
+            )
+        )
+
+    def _attach(self, fleet: World, source: Instance, promoted: Instance) -> None:
+        if source.is_running:
+            administration.add_channel(fleet, source, "", promoted)
+        else:
+            fleet.schedule(fleet.now + _RETRY_US, None, self._attach, source, promoted)

@@ -270,9 +270,9 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
         if _is_excluded(channel, logged):
             _skip_what_is_there(fleet, channel, file)
             return True
-        if group.server_id in receiver.ignore_server_ids or not fleet.bus.emit(
-            QUEUE, fleet, channel, logged
-        ):
+        # What a replica wrote itself comes back to it in a ring: it is ignored as well.
+        is_ignored = group.server_id in (*receiver.ignore_server_ids, channel.replica.server_id)
+        if is_ignored or not fleet.bus.emit(QUEUE, fleet, channel, logged):
             receiver.cursor_entry += 1
             receiver.read = (file.name, logged.end)
             return True
