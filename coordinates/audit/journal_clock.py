@@ -105,7 +105,7 @@ class JournalClock:
         ts = int(block.columns["ts"][0])
         if self._goes_on(ts):
             return max(ts + self.offset, self.now)
-        return int(replace(self).read(block.take(0, 1))[0].columns["ts"][0])
+        return int(replace(self).read(block)[0].columns["ts"][0])
 
     def _is_regular(self, ts: Times) -> bool:
         """Whether each record follows the one before it within ``STEP_MAX_US``."""

@@ -449,3 +449,17 @@ def test_a_block_begins_where_its_first_record_goes_on() -> None:
     for shown, first in ((START + 7, START + 7), (START + HOUR_US, START), (START - 7, START)):
         assert first == clock.first(heartbeats(shown, shown + 2))
     assert (clock.now, clock.shown, clock.other) == (START, START, None)
+
+
+@pytest.mark.parametrize(
+    ("shown", "noted"),
+    [
+        ((START + HOUR_US, START + HOUR_US + 2), START + HOUR_US),
+        ((START + HOUR_US, START + 5), START),
+    ],
+)
+def test_a_gap_is_at_the_time_that_reading_its_block_gives(shown: tuple[int, int], noted: int):
+    """Written by hand, a journal may pause, but not for one record alone."""
+    after_gap = replace(heartbeats(*shown), first_sequence=9)
+    seen = audit_history([heartbeats(START), after_gap]).observations
+    assert [o.ts for o in seen if o.code is ObservationCode.JOURNAL_GAP] == [noted]
