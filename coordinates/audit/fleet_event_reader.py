@@ -325,7 +325,7 @@ class FleetEventReader:
 
     def _channel_administered(self, event: FleetEvent, member: Member) -> None:
         body, replica = event.body, member.replica
-        name, action = str(body.get("channel", "")).lower(), body.get("action")
+        name, action = body["channel"], body["action"]
         replica.is_fresh = False
         channel = replica.channel(name)
         if action == "change_source":
@@ -400,7 +400,7 @@ class FleetEventReader:
 
     def _compare_image(self, event: FleetEvent, member: Member) -> None:
         for summary in event.body.get("channels") or ():
-            name = str(summary["channel"]).lower()
+            name = summary["channel"]
             channel = member.replica.channels.get(name) or ReplicaChannel(name)
             key = channel.key or source_key(summary.get("source_instance"), None)
             read, done = _coordinates(summary, "read"), _coordinates(summary, "exec")

@@ -223,10 +223,10 @@ class Incidents:
                     since = began if body["reason"] == "cloned" else event.ts
                     yield _Ended(name, None, "data", event.ts, since)
             elif event.kind is FleetEventKind.CHANNEL:
-                channel = str(body.get("channel", "")).lower()
-                if body.get("action") == "reset_all":
+                channel, action = body["channel"], body["action"]
+                if action == "reset_all":
                     yield _Ended(name, channel, "channel", event.ts, event.ts)
-                elif body.get("action") in _RELAY_LOG_BEGINS:
+                elif action in _RELAY_LOG_BEGINS:
                     yield _Ended(name, channel, "log", event.ts, event.ts)
             elif event.kind is FleetEventKind.STATUS and not body["channels"]:
                 yield _Ended(name, None, "replication", event.ts, event.ts)

@@ -477,7 +477,7 @@ class InstanceTimeline(SidTable):
         """A backup image was taken here."""
         names = ("binlog_file", "binlog_position", "gtid_executed", "tables", "channels")
         image = {name: body.get(name) for name in names}
-        self.images[str(body["backup_id"])] = {**image, "lineage": body["binlog_lineage"]}
+        self.images[body["backup_id"]] = {**image, "lineage": body["binlog_lineage"]}
         while len(self.images) > IMAGES_MAX:
             del self.images[next(iter(self.images))]
 

@@ -180,7 +180,7 @@ class ReplicaChannel:
             self._leave_source()
         self.source_server_id = None
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
-        self.auto_position = bool(body.get("auto_position", True))
+        self.auto_position = body.get("auto_position", True)
         self.is_put_by_position = not self.auto_position
 
     def find_source(self, uuid: str, instance: str | None) -> None:
@@ -589,7 +589,7 @@ class Replica(SidTable):
         if is_found:
             self.clone_peer = None
         if body.get("peer"):
-            self.clone_peer = str(body["peer"])
+            self.clone_peer = body["peer"]
         if body.get("step") == "begin" or is_found or self.clone_ts is None:
             for channel in self.channels.values():
                 channel.first_queued = None

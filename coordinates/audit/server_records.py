@@ -130,9 +130,7 @@ class ServerRecordReader(InstanceState):
         self.persistence.may_lose_redo |= was_known and not self.server.commits_are_durable
         crashed = was_known and self._has_crashed(body)
         recovered = body.get("recovered")
-        position = None
-        if isinstance(recovered, dict) and recovered.get("file"):
-            position = (str(recovered["file"]), int(recovered.get("position", 0)))
+        position = None if recovered is None else (recovered["file"], recovered["position"])
         has_logged = logs_everything and position == (self.binlog.file_name, self.binlog.end)
         if crashed and body.get("data_lineage") not in ("restored", "cloned"):
             self._doubt_commits(has_logged=has_logged)
@@ -142,7 +140,7 @@ class ServerRecordReader(InstanceState):
         if was_known and self.server.log_bin != log_bin:
             self.baselines.log_bin_changed = True
         if body.get("data_lineage") in ("restored", "cloned"):
-            self._begin_data_lineage(str(body["data_lineage"]))
+            self._begin_data_lineage(body["data_lineage"])
         if was_known:
             self.learn()
             if not (logs_everything and self.server.logs_everything):
@@ -279,22 +277,21 @@ class ServerRecordReader(InstanceState):
         self.repositories.forget()
 
     def _stopped(self, body: dict[str, Any], ts: int) -> None:
-        self.stopped_clean, self.stopped_ts = bool(body.get("clean", True)), ts
+        self.stopped_clean, self.stopped_ts = body.get("clean", True), ts
         self.server.stopped()
         self.lose_sessions()
 
     def _variables_changed(self, body: dict[str, Any], ts: int) -> None:
-        variables = body.get("variables")
         period = self.server.number("sync_source_info")
         self.persistence.may_lose_redo |= not self.server.commits_are_durable
-        self.server.changed(variables if isinstance(variables, dict) else {})
+        self.server.changed(body["variables"])
         self.redo.settings_changed()
         if self.server.number("sync_source_info") != period:
             self.baselines.forget_master_info()
         self.baselines.redo_was_disabled |= self.server.redo_is_disabled
 
     def _purged(self, body: dict[str, Any], ts: int) -> None:
-        self.binlog.purge(str(body.get("to_file", "")))
+        self.binlog.purge(body["to_file"])
         self.purged_ts = ts
 
     def _reset(self, body: dict[str, Any], ts: int) -> None:
@@ -330,10 +327,9 @@ class ServerRecordReader(InstanceState):
         self.reporter.fleet_event(FleetEventKind.GTID_PURGED, {"added": str(added)})
 
     def _channel_administered(self, body: dict[str, Any], ts: int) -> None:
-        name = str(body.get("channel", "")).lower()
-        action = body.get("action")
+        name, action = body["channel"], body["action"]
         if action not in ("reconnect", "relay_purge"):
-            self.collections.progress("channel_administered", name=name, action=str(action))
+            self.collections.progress("channel_administered", name=name, action=action)
         channel = self.baselines.channel(name)
         relay = self.relay(name)
         left_at, left_uuid = channel.relay, channel.source_uuid
@@ -356,7 +352,7 @@ class ServerRecordReader(InstanceState):
             is_other = instance is not None and instance != channel.source_instance
             known = None if is_other else channel.source_uuid
             channel.source_uuid, channel.source_instance = body.get("source_uuid", known), instance
-            channel.auto_position = bool(body.get("auto_position", True))
+            channel.auto_position = body.get("auto_position", True)
             channel.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
             if left_uuid is not None and channel.source_uuid != left_uuid:
                 channel.is_left, channel.left_at = True, left_at or channel.left_at
@@ -367,8 +363,8 @@ class ServerRecordReader(InstanceState):
         if action in LINEAGE_ACTIONS:
             channel.begun_ts = ts
             relay.may_name_former = action == "change_source"
-        self.info_write_steps.administered(name, str(action), ts)
-        self.clones.channel_administered(name, str(action), ts)
+        self.info_write_steps.administered(name, action, ts)
+        self.clones.channel_administered(name, action, ts)
         self.reporter.fleet_event(
             FleetEventKind.CHANNEL, {**body, "channel_lineage": relay.lineage}
         )
@@ -444,7 +440,7 @@ class ServerRecordReader(InstanceState):
         self.redo_positions.backup(body)
         if body["step"] == "image" and "coordinates_from" in body:
             judge_backup(body, self)
-            self.online_backup_steps.image_under_locks(str(body["backup_id"]))
+            self.online_backup_steps.image_under_locks(body["backup_id"])
         elif body["step"] == "end":
             self.backup_locks.backup_ended(
                 self.backup_lock_steps.session_of(body),

@@ -376,7 +376,7 @@ class _Backup:
     def __init__(self, body: Mapping[str, Any], audit: InstanceState) -> None:
         self._body = body
         self._audit = audit
-        self._id = str(body.get("backup_id"))
+        self._id = body["backup_id"]
         self._at = f"backup {self._id}"
         self._data: GtidSet | None = None
         text = body.get("gtid_executed")
@@ -503,7 +503,7 @@ class _Backup:
 
     def judge_channel(self, status: Mapping[str, Any]) -> None:
         """Judge that the data hold just what a channel had executed up to the position."""
-        name = str(status.get("channel", ""))
+        name = status["channel"]
         position = _coordinates(
             status.get("exec_source_log_file"), status.get("exec_source_log_pos")
         )

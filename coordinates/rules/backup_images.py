@@ -217,7 +217,7 @@ class _Backup:
 
     def zone_stepped(self, body: Mapping[str, Any], end: LogCoordinates | None) -> None:
         """Take one ``zone`` record; ``end`` is that of the binary log."""
-        step, name = body["step"], str(body.get("zone", ""))
+        step, name = body["step"], body.get("zone", "")
         zone = self.zones.setdefault(name, _Zone())
         if step == "close":
             has_tables = zone.has_tables or "tables" in body
@@ -268,14 +268,14 @@ class BackupImages:
             if body.get(key) is not None:
                 self._read_set(body[key], key)
         if step == "begin":
-            self._begin(str(body["backup_id"]), ts)
+            self._begin(body["backup_id"], ts)
         elif step == "image":
             text = body.get("gtid_executed")
             executed = None if text is None else self._read_set(text, "gtid_executed")
             self._judge_image(body, executed)
             self._judge_channels(body, executed)
         if step in ("image", "end"):
-            self._begun.pop(str(body["backup_id"]), None)
+            self._begun.pop(body["backup_id"], None)
 
     def _begin(self, backup_id: str, ts: int) -> None:
         is_alone = not (self._begun or self._has_forgotten)
@@ -298,9 +298,9 @@ class BackupImages:
 
     def _judge_channels(self, body: Mapping[str, Any], executed: GtidSet | None) -> None:
         """Judge each channel of the image, and each that the server has beside them."""
-        rule, backup_id, stored = BACKUP_REPLICA_POSITIONS_AGREE, str(body["backup_id"]), []
+        rule, backup_id, stored = BACKUP_REPLICA_POSITIONS_AGREE, body["backup_id"], []
         for status in body.get("channels") or ():
-            stored.append(str(status["channel"]).lower())
+            stored.append(status["channel"])
             self._judge_channel(backup_id, status, executed)
         for name in self._baselines.channels:
             # Those of a group begin anew where a member joins; none is administered.
@@ -317,19 +317,19 @@ class BackupImages:
     def _judge_channel(
         self, backup_id: str, status: Mapping[str, Any], executed: GtidSet | None
     ) -> None:
-        rule, name = BACKUP_REPLICA_POSITIONS_AGREE, str(status["channel"]).lower()
+        rule, name = BACKUP_REPLICA_POSITIONS_AGREE, status["channel"]
         relay = self._relays.get(name)
         baselines = self._baselines.channels.get(name) or ChannelBaselines()
         answer = judge_positions(status, executed, self._server, relay, baselines)
         self._take(rule, backup_id, answer, name)
 
     def _judge_image(self, body: Mapping[str, Any], executed: GtidSet | None) -> None:
-        rule, backup_id = BACKUP_IMAGE_NAMES_ONE_STATE, str(body["backup_id"])
+        rule, backup_id = BACKUP_IMAGE_NAMES_ONE_STATE, body["backup_id"]
         if body.get("binlog_file") is None or body.get("binlog_position") is None:
             if self._server.log_bin:
                 self._take(rule, backup_id, Undecided(NO_POSITION))
             return
-        position = LogCoordinates.of_file(body["binlog_file"], int(body["binlog_position"]))
+        position = LogCoordinates.of_file(body["binlog_file"], body["binlog_position"])
         answer = self._judge_position(position)
         if answer is HOLDS and backup_id in self._begun:
             answer = self._not_at_validity_point(position, self._begun[backup_id])

@@ -194,8 +194,8 @@ class BackupLockFreeze:
 
     def statement(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``statement`` record: a change the binary log does not show."""
-        engine = str(body.get("engine", "")).lower()
-        kind, at = str(body.get("type", "dml")), f"statement at {ts}"
+        engine = body.get("engine", "").lower()
+        kind, at = body.get("type", "dml"), f"statement at {ts}"
         if kind != "ddl" and not engine:
             self._engine_unknown(at)
         elif kind == "ddl" or engine not in PASSES_TABLE_LOCK:

@@ -102,20 +102,20 @@ class BackupLockSteps:
 
     def lock(self, body: Mapping[str, Any]) -> None:
         """Take one ``backup_lock`` record."""
-        if body.get("step") != "lock":
+        if body["step"] != "lock":
             return
         for backup in self._begun.values():
             if backup.session == str(body.get("session")):
-                backup.taken.append(str(body.get("lock")))
+                backup.taken.append(body["lock"])
 
     def session_of(self, body: Mapping[str, Any]) -> str:
         """The session of a ``backup`` record, "" where neither it nor its begin names one."""
-        begun = self._begun.get(str(body.get("backup_id")))
+        begun = self._begun.get(body["backup_id"])
         return str(body.get("session", "" if begun is None else begun.session))
 
     def other_sessions(self, body: Mapping[str, Any]) -> set[str]:
         """The sessions of backups that go on beside that of a ``backup`` record."""
-        backup_id = str(body.get("backup_id"))
+        backup_id = body["backup_id"]
         return {one.session for name, one in self._begun.items() if name != backup_id}
 
     def backup(

@@ -138,8 +138,8 @@ class BackupLockProtocol:
             position: End of the binary log in the journal.
             baselines: What accepted rows said.
         """
-        lock, name = str(body.get("lock")), str(body.get("session", ""))
-        if body.get("step") == "lock":
+        lock, name = body["lock"], str(body.get("session", ""))
+        if body["step"] == "lock":
             self._locked(lock, name, position, baselines, ts)
             self._backup_lock_freeze.take(lock, position, ts)
         else:

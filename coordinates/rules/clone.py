@@ -273,10 +273,10 @@ class CloneProtocol:
 
     def clone(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``clone`` record."""
-        step = body.get("step")
+        step = body["step"]
         at = f"clone {step} at {ts}"
         if body.get("role") == "donor":
-            peer = str(body.get("peer", ""))
+            peer = body.get("peer", "")
             if step == "begin":
                 self._given_to = peer
             if not (peer and self._given_to) or peer == self._given_to:
@@ -287,7 +287,7 @@ class CloneProtocol:
     # The donor
 
     def _donor_stepped(self, body: Mapping[str, Any], at: str, ts: int) -> None:
-        step = body.get("step")
+        step = body["step"]
         if step in ("prepared_awaited", "begin", "end", "order_released"):
             # Groups that were prepared before the order was forced may still pass each other.
             self._is_ordered = step == "prepared_awaited"
@@ -343,7 +343,7 @@ class CloneProtocol:
     def _page_written(self, body: Mapping[str, Any], at: str) -> None:
         position = body.get("binlog_position")
         try:
-            base_name, number = parse_log_file_name(str(body.get("binlog_file", "")))
+            base_name, number = parse_log_file_name(body.get("binlog_file", ""))
         except CoordinateError:
             return
         if not isinstance(position, int):
@@ -387,7 +387,7 @@ class CloneProtocol:
     # The recipient
 
     def _recipient_stepped(self, body: Mapping[str, Any], at: str) -> None:
-        step = body.get("step")
+        step = body["step"]
         if step == "begin":
             self._stage = -1
             self._is_failed = False
@@ -395,7 +395,7 @@ class CloneProtocol:
         elif step == "version":
             self._judge_versions(body, at)
         elif step == "stage":
-            stage = str(body.get("stage", "")).upper()
+            stage = body.get("stage", "").upper()
             self._enter_stage(stage, at)
             if stage in STAGES[: STAGES.index("RESTART")]:
                 self._data_dropped = self._replaces_data

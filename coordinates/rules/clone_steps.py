@@ -162,7 +162,7 @@ class CloneSteps:
             self._recipient_stepped(body, ts)
 
     def _donor_stepped(self, body: Mapping[str, Any], ts: int) -> None:
-        step = str(body.get("step"))
+        step = body["step"]
         if step == "begin":
             name = begin_run(self._given, _peer(body), _Given(ts), _CLONES_MAX)
             self._forget(name, CLONE_DONOR_STEPS_COMPLETE)
@@ -181,7 +181,7 @@ class CloneSteps:
             self._report(CLONE_DONOR_STEPS_COMPLETE, body, step, missing, ts)
 
     def _recipient_stepped(self, body: Mapping[str, Any], ts: int) -> None:
-        step = str(body.get("step"))
+        step = body["step"]
         if step == "begin":
             taken = _Taken(ts, body.get("destination") == OWN_DATA)
             name = begin_run(self._taken, _peer(body), taken, _CLONES_MAX)
@@ -194,7 +194,7 @@ class CloneSteps:
         taken = self._taken[name]
         stages = taken.stages
         if step == "stage":
-            stages.append(str(body.get("stage", "")).upper())
+            stages.append(body.get("stage", "").upper())
         elif step == "refused" and not stages:
             del self._taken[name]
         elif step == "end":
@@ -206,7 +206,7 @@ class CloneSteps:
                 self._report(CLONE_RECIPIENT_STEPS_COMPLETE, body, step, missing, ts)
 
     def _note_unbegun(self, rule: Rule, body: Mapping[str, Any], ts: int) -> None:
-        if body.get("step") == "end" and body.get("error") is None and not self.forgotten:
+        if body["step"] == "end" and body.get("error") is None and not self.forgotten:
             note_begin_unseen(
                 self._reporter, rule, what=f"the {_run(body)}", step="end", at=f"clone end at {ts}"
             )

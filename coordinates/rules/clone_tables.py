@@ -143,12 +143,12 @@ class CloneTables:
         """Take one ``clone`` record."""
         if body.get("role") != "recipient":
             return
-        step, error = body.get("step"), body.get("error")
+        step, error = body["step"], body.get("error")
         if step == "begin":
             self.forget()
             self._outcome, self._outcome_ts = "running", ts
         elif step == "stage":
-            self._stage = str(body.get("stage", "")).upper()
+            self._stage = body.get("stage", "").upper()
         elif step == "recovered":
             values = tuple(
                 body.get(name) for name in ("binlog_file", "binlog_position", "gtid_executed")

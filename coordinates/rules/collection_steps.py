@@ -292,7 +292,7 @@ class CollectionSteps:
             state: Its row, None without one.
             ts: Its moment.
         """
-        name = str(body.get("collection_id"))
+        name = body["collection_id"]
         runs = [run for run in self._runs if run.collection_id == name]
         if state is None:
             # The client was refused, timed out or killed: how far its session came is its own.

@@ -247,14 +247,14 @@ class CriticalZoneProtocol:
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``zone`` record."""
-        name = str(body.get("zone", ""))
+        name = body.get("zone", "")
         zone = self._zones.get(name)
         if zone is None:
             if len(self._zones) >= _ZONES_MAX:
                 self._forget_zone()
             zone = _Zone("OPEN" if self._is_known else "UNKNOWN", knows_tickets=self._is_known)
             self._zones[name] = zone
-        step, ticket = str(body.get("step")), str(body.get("ticket"))
+        step, ticket = body["step"], str(body.get("ticket"))
         at = " ".join(filter(None, ("zone", name, step)))
         at = f"{at} {ticket}" if "ticket" in body else f"{at} at {ts}"
         if step == "close":
@@ -341,7 +341,7 @@ class CriticalZoneProtocol:
                 self._report_outsider("outside_at_validity_point", at, thread, taken, tables)
 
     def _execute(self, zone: _Zone, step: str, body: Mapping[str, Any], at: str, name: str) -> None:
-        thread, tables = str(body.get("thread")), body.get("tables")
+        thread, tables = str(body["thread"]), body.get("tables")
         if "ticket" in body:
             self._execute_inside(zone, step, str(body["ticket"]), thread, at)
             return

@@ -273,9 +273,8 @@ class GtidPersistence:
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``gtid_persister`` record."""
-        step = body.get("step")
-        trx_no = body.get("trx_no")
-        self._persister_steps.took(str(step), ts)
+        step, trx_no = body["step"], body.get("trx_no")
+        self._persister_steps.took(step, ts)
         if step == "commit" and isinstance(trx_no, int):
             self._ended(str(body.get("gtid")), self._judge_number(body, trx_no, ts), ts)
         elif step == "prepare":

@@ -177,7 +177,7 @@ class InfoRepositories:
 
     def started(self, found: Mapping[str, Any], ts: int, *, crashed: bool) -> None:
         """Judge what a start found in one repository of one channel."""
-        table, channel = str(found.get("repository")), str(found.get("channel", "")).lower()
+        table, channel = str(found.get("repository")), found.get("channel", "")
         if found.get("file") and found.get("table") and found.get("started"):
             broken = Broken(
                 "file_and_table", witness=table, at=f"{table} at start {ts}", table=table

@@ -274,7 +274,7 @@ class EngineLockProtocol:
         self._budget = body.get("timeout") or ENGINE_BUDGET_US
 
     def _go_on(self, step: str, body: Mapping[str, Any], ts: int, at: str) -> None:
-        engine = str(body.get("engine", "the last engine"))
+        engine = body.get("engine", "the last engine")
         if step != "timeout" and self._has_aborted:
             witness = f"{step} {engine}"
             self._report_budget(
@@ -353,7 +353,7 @@ class EngineLockProtocol:
 
     def statement(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``statement`` record: a change that the binary log does not show."""
-        engine = str(body.get("engine", "")).lower()
+        engine = body.get("engine", "").lower()
         if engine in self._locked and engine not in TRANSACTIONAL:
             witness = f"a table of {engine} changed"
             self._report_change("locked_table_changed", f"statement at {ts}", witness, engine)

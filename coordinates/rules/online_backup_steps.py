@@ -199,8 +199,7 @@ class OnlineBackupSteps:
 
     def zone(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``zone`` record."""
-        step = str(body.get("step"))
-        name = str(body.get("zone", ""))
+        step, name = body["step"], body.get("zone", "")
         zone = self._zones.setdefault(name, _Zone())
         if step == "close":
             zone.taken, zone.closed_at = [step], ts
@@ -264,7 +263,7 @@ class OnlineBackupSteps:
 
     def engine_lock(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``engine_lock`` record."""
-        step, engine = str(body.get("step")), str(body.get("engine", "")).lower()
+        step, engine = body["step"], body.get("engine", "").lower()
         at = f"engine locks at {ts}"
         goes_on = self._has_timed_out and step in ("lock", "done")
         if goes_on:
@@ -326,7 +325,7 @@ class OnlineBackupSteps:
                 locked = backup.locked
             if locked:
                 tables = body.get("tables") or ()
-                engines = dict.fromkeys(str(table.get("engine", "")).lower() for table in tables)
+                engines = dict.fromkeys(table.get("engine", "").lower() for table in tables)
                 at = f"image {backup_id}"
                 self._demand_locked(filter(None, engines), locked, "image", at)
         elif step == "end":

@@ -162,7 +162,7 @@ def _differing(mine: Tables | None, theirs: Tables | None) -> dict[str, Any] | N
 
 
 def _names(tables: Tables | None) -> set[str]:
-    return {str(table["name"]) for table in tables or ()}
+    return {table["name"] for table in tables or ()}
 
 
 def _content(table: dict[str, Any]) -> dict[str, Any]:

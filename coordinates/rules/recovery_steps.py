@@ -47,7 +47,7 @@ class RecoverySteps:
         elif step == "replay":
             if not self._is_restored:
                 self._note_unbegun(body, f"the recovery from image {body['backup_id']}")
-            self._replay = str(body["peer"]), ts
+            self._replay = body["peer"], ts
         elif step == "replayed":
             if self._replay is None:
                 self._note_unbegun(body, f"the replay of the log of {body['peer']}")
@@ -55,7 +55,7 @@ class RecoverySteps:
 
     def _note_unbegun(self, body: Mapping[str, Any], what: str) -> None:
         at = f"recovery from image {body['backup_id']}"
-        note_begin_unseen(self._reporter, *_RULES, what=what, step=str(body["step"]), at=at)
+        note_begin_unseen(self._reporter, *_RULES, what=what, step=body["step"], at=at)
 
     def unended(self) -> Iterator[Unended]:
         """The replay that goes on; one that was broken off may go on after a start."""

@@ -151,10 +151,10 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
 
 def _positions(restored: Mapping[str, Any], image: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     """What is compared, and the coordinates of both, where both name them."""
-    channels = {str(one["channel"]): one for one in image.get("channels") or ()}
+    channels = {one["channel"]: one for one in image.get("channels") or ()}
     found = [_named_pair(restored, image, *_BINLOG)]
     for one in restored.get("channels") or ():
-        name = str(one["channel"])
+        name = one["channel"]
         if name in channels:
             pairs = (_named_pair(one, channels[name], *_EXECUTED), *_stored(one, channels[name]))
             found += [pair and (f"channel {name} {pair[0]}", *pair[1:]) for pair in pairs]

@@ -206,8 +206,8 @@ STEP = "collection_lock_order"
             {LOGGED, REDO, RELAY, STATE, ONCE},  # not STEP
         ),
         (event(FleetEventKind.LINEAGE, 20, "b", reason="cloned"), set()),
-        (event(FleetEventKind.CHANNEL, 20, channel="X", action="reset"), {RELAY}),
-        (event(FleetEventKind.CHANNEL, 20, channel="X", action="reset_all"), {RELAY, STATE}),
+        (event(FleetEventKind.CHANNEL, 20, channel="x", action="reset"), {RELAY}),
+        (event(FleetEventKind.CHANNEL, 20, channel="x", action="reset_all"), {RELAY, STATE}),
         (event(FleetEventKind.CHANNEL, 20, channel="y", action="reset_all"), set()),
     ],
 )
