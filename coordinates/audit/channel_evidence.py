@@ -181,17 +181,20 @@ def _beside_master_info(
     if relay.source_base != stored.base_name or not len(before) or before[-1, SOURCE_END] < 0:
         return {}
     values: dict[str, Any] = {"relay_read": _in_source(relay, before[-1])}
-    unstored = before[
-        (~_is_after(before, stored, SOURCE_FILE, SOURCE_END)).nonzero()[0].max(initial=-1) + 1 :
-    ]
+    unstored = before[_until_last(~_is_after(before, stored, SOURCE_FILE, SOURCE_END)) :]
     if not history.auto_position:
-        unstored = unstored[: (unstored[:, MARK] == _GROUP).nonzero()[0].max(initial=-1) + 1]
+        unstored = unstored[: _until_last(unstored[:, MARK] == _GROUP)]
     values["events_unstored"] = int(_OF_SOURCE[unstored[:, MARK]].sum())
     following = after[_OF_SOURCE[after[:, MARK]]][:1]
     is_new = len(following) > 0 and write.steps_back == relay.steps_back
     if is_new and _in_source(relay, before[-1]) < _in_source(relay, following[0]) <= stored:
         values["lost"] = _in_source(relay, following[0])
     return values
+
+
+def _until_last(is_one: npt.NDArray[np.bool_]) -> int:
+    """How many rows there are up to the last one that is one; 0 without any."""
+    return int(np.flatnonzero(is_one).max(initial=-1)) + 1
 
 
 def _in_source(relay: RelayReader, event: npt.NDArray[np.int64]) -> LogCoordinates:

@@ -868,6 +868,7 @@ def test_what_is_logged_may_be_in_the_table_before_it_is_executed(in_table: str,
     assert "gtid_table_within_executed" not in result.undecided()
 
 
+@pytest.mark.parametrize("rotates", [False, True])
 @pytest.mark.parametrize(
     ("by_set", "whole", "more", "events"),
     [
@@ -879,8 +880,13 @@ def test_what_is_logged_may_be_in_the_table_before_it_is_executed(in_table: str,
         (True, 0, 2, 2),
     ],
 )
-def test_by_position_a_receiver_stores_at_the_end_of_a_group(by_set, whole, more, events):
-    """So only whole groups count as not stored; by GTID set each event does."""
+def test_by_position_a_receiver_stores_at_the_end_of_a_group(
+    by_set, whole, more, events, rotates
+):
+    """So only whole groups count as not stored; by GTID set each event does.
+
+    In whichever file of the relay log: its own events count as nothing.
+    """
     journal, relay, groups = replica(sync_source_info=1)
     [channel] = [record for record in journal.records if record["kind"] == "channel"]
     channel["auto_position"] = by_set
@@ -889,6 +895,8 @@ def test_by_position_a_receiver_stores_at_the_end_of_a_group(by_set, whole, more
         relay.copy(group)
     if more:
         relay.copy(groups[whole][:more])
+    if rotates:
+        relay.rotate()
     journal.row()
     found = [one.data["events"] for one in audit(journal).findings]
     assert found == ([] if events is None else [events])

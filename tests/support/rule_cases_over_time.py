@@ -226,7 +226,8 @@ def lsn_grows_with_commits(breaks: bool) -> Journal:
 @case()
 def binlog_files_form_range(breaks: bool) -> Journal:
     journal = purging()
-    numbers = (1, 3) if breaks else (1, 2, 3)
+    journal.binlog.rotate()
+    numbers = (1, 2, 4) if breaks else (1, 2, 3, 4)
     journal.row(binary_logs=files(*numbers))
     return journal
 
