@@ -608,7 +608,8 @@ class InstanceAudit(ServerRecordReader):
         self.ts = max(self.ts, ts)
         if self.waiting:
             self._settle_rows()
-        self.reporter.position = (block.epoch, block.first_sequence + index, ts)
+        sequence = block.first_sequence + index
+        self.reporter.position = (block.epoch, sequence, ts)
         try:
             body = read_server_record(record_type, block.texts.get(index, "{}"), channel)
             if self.waiting and _ends_log(record_type, body):
@@ -619,8 +620,8 @@ class InstanceAudit(ServerRecordReader):
             self.reporter.note(
                 ObservationCode.BLOCK_UNREADABLE,
                 observations.RECORD_UNREADABLE,
-                at=f"{block.epoch}:{block.first_sequence + index}",
-                record=block.first_sequence + index,
+                at=f"{block.epoch}:{sequence}",
+                record=sequence,
                 error=shorten(str(error)),
                 is_undecided=True,
             )
