@@ -1026,12 +1026,15 @@ def test_an_applier_goes_back_later_than_the_receiver_that_connects_by_gtid_set(
     assert [] == audit(journal).broken
 
 
+@pytest.mark.parametrize("uuid", [UUID_C, UUID_A])
 @pytest.mark.parametrize("is_committed", [False, True])
-def test_a_group_that_is_committed_while_a_row_is_read_may_not_be_stored_yet(is_committed):
+def test_a_group_that_is_committed_while_a_row_is_read_may_not_be_stored_yet(is_committed, uuid):
     """slave_relay_log_info may have been read before it, and what was applied after it."""
     journal, relay, more = replica(replica_parallel_workers=0)
     stored, before = relay_info(relay), str(journal.executed)
-    apply(journal, relay, more[0])
+    opener, *events = more[0]
+    gtid = opener["gtid"].replace(UUID_C, uuid)
+    apply(journal, relay, [opener | {"gtid": gtid}, *events])
     journal.row(
         gtid_executed_first=str(journal.executed) if is_committed else before,
         slave_relay_log_info=stored,

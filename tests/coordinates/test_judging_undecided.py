@@ -880,9 +880,7 @@ def test_what_is_logged_may_be_in_the_table_before_it_is_executed(in_table: str,
         (True, 0, 2, 2),
     ],
 )
-def test_by_position_a_receiver_stores_at_the_end_of_a_group(
-    by_set, whole, more, events, rotates
-):
+def test_by_position_a_receiver_stores_at_the_end_of_a_group(by_set, whole, more, events, rotates):
     """So only whole groups count as not stored; by GTID set each event does.
 
     In whichever file of the relay log: its own events count as nothing.
