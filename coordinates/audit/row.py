@@ -543,7 +543,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
             {
                 "channel": name,
                 "channel_lineage": history.lineage,
-                "source_uuid": channel.source_uuid or history.source_uuid,
+                "source_uuid": history.source_uuid,
                 "source_instance": history.source_instance,
                 "source_server_id": channel.source_server_id,
                 "auto_position": bool(history.auto_position),

@@ -987,6 +987,19 @@ def test_what_the_row_before_had_applied_is_stored(
     assert [expected] == (found or reasons or ["holds"])
 
 
+@pytest.mark.parametrize(
+    ("executed", "broken"), [("1-2", "executed_monotone"), ("1-3", "commit_lag_bounded")]
+)
+def test_a_set_that_falls_lags_by_that_alone(executed: str, broken: str):
+    """WL#9452 reads position and set at one instant, and has nothing between them."""
+    journal = source(3, profile="wl9452")
+    journal.row()
+    if executed == "1-3":
+        journal.groups(1)
+    local(journal.row())["gtid_executed"] = f"{UUID_A}:{executed}"
+    assert audit(journal).broken == [broken]
+
+
 def test_commits_that_stand_still_from_the_first_group_on_have_lost_none():
     """Nothing behind them is executed: they may all be on their way still."""
     journal = source(3)
