@@ -389,14 +389,12 @@ class RelayReader(LogReader):
     # Whole columns
 
     def _run_is_regular(self, run: dict[str, Array], scan: GroupScan) -> bool:
-        if self.source_base is None or self.source_end < 0 or self.has_fallen:
+        if self.source_base is None:
             return False
         if (run["flags"] & (FLAG_RELAY_LOG | FLAG_ARTIFICIAL)).any():
             return False
         fields = run["log_pos"]
         if int(fields[0]) <= self.source_end or not (fields[1:] > fields[:-1]).all():
-            return False
-        if self.source_end >= WRAP - 2 * WRAP_ZONE:
             return False
         openers = scan.openers
         anonymous = run["type"][openers] == _ANONYMOUS_GTID

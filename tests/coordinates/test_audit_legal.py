@@ -1026,6 +1026,24 @@ def test_an_applier_goes_back_later_than_the_receiver_that_connects_by_gtid_set(
     assert [] == audit(journal).broken
 
 
+@pytest.mark.parametrize("has_passed", [False, True])
+def test_an_applier_does_not_go_back_where_it_stands(has_passed: bool):
+    """It has passed one new connection by GTID set, and has not come to the next one."""
+    journal, relay, _ = replica()
+    executed = relay.source
+    assert executed is not None
+    for _ in range(2):
+        relay.open(relay.number + 1)
+        relay.connect()
+        place = relay.coordinates
+        if relay.number == 2:
+            passed = dict(zip(("Relay_Log_File", "Relay_Log_Pos"), place, strict=True))
+            journal.row(replica_status=journal.replica_status(**passed, **at(executed)))
+    stands = passed if has_passed else {}
+    journal.row(replica_status=journal.replica_status(**stands, **at(("binlog.000001", 4))))
+    assert ["channel_positions_monotone"] * has_passed == audit(journal).broken
+
+
 @pytest.mark.parametrize("uuid", [UUID_C, UUID_A])
 @pytest.mark.parametrize("is_committed", [False, True])
 def test_a_group_that_is_committed_while_a_row_is_read_may_not_be_stored_yet(is_committed, uuid):
