@@ -13,7 +13,13 @@ from tallystick.coordinates.audit.homes import Homes
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.audit.topology import describe_source, source_key
 from tallystick.coordinates.events.block_codec import block_headers, decode_block, encode_block
-from tallystick.coordinates.events.journal import Block, concatenate, cut_into_blocks
+from tallystick.coordinates.events.journal import (
+    Block,
+    BlockBuilder,
+    RecordType,
+    concatenate,
+    cut_into_blocks,
+)
 from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Check, Observation, Outcome, SubjectCheck, Verdict
@@ -184,6 +190,18 @@ def test_a_label_is_written_and_read_as_lines(size):
     assert (read.cluster, len(read)) == ("east", 60)
     [other] = blocks_from_lines(block_to_lines(replace(block, cluster="")))
     assert other.cluster == "simulated", "the start's own, for the records before it as well"
+
+
+@pytest.mark.parametrize("starts_at", [0, 1, 2])
+def test_a_label_is_in_the_first_line_once(starts_at):
+    """A start that is the first names it by itself, one behind it is too late."""
+    builder = BlockBuilder("a", cluster="east")
+    for number in range(3):
+        if number == starts_at:
+            builder.server_record(RecordType.START, {"server_uuid": UUID_A}, ts=number)
+        else:
+            builder.server_record(RecordType.HEARTBEAT, {}, ts=number)
+    assert next(block_to_lines(builder.build())).count('"cluster":"east"') == 1
 
 
 def test_a_label_that_changes_within_lines_ends_a_block():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tallystick.coordinates.rules.catalogue import REASONS, RULES
-from tallystick.coordinates.rules.explanation import explain, fill, finding_document
+from tallystick.coordinates.rules.explanation import explain, fill, finding_document, shorten_gtids
 from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT
 from tallystick.coordinates.values.gtid import GtidSet
@@ -231,3 +231,14 @@ def test_a_case_may_end_otherwise_than_its_rule(code):
     rule = RULES["received_within_source_logged"]
     shown = explain(finding(rule=rule.name, case=code, data=_values(rule.cases[code], 1)))
     assert ("other data replace" in shown.remedy) == (code == "other_transaction")
+
+
+def test_of_a_long_set_the_first_intervals_are_shown():
+    """And how many intervals and GTIDs are left out: of 15 intervals the last three."""
+    uuid = "aaaaaaaa-0000-0000-0000-000000000001"
+    numbers = [str(10 * n) for n in range(1, 15)]
+    shown = ":".join([uuid, *numbers[:12]])
+    assert shorten_gtids(shown) == shown
+    assert shorten_gtids(":".join([uuid, *numbers, "1000-1999"])) == (
+        f"{shown} and 3 more intervals (1,002 of 1,014 GTIDs)"
+    )

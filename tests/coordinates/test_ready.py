@@ -364,8 +364,17 @@ def test_an_answer_says_why(name, changes, expected):
 
 
 @pytest.mark.parametrize("other", ["source-a", "replica-a2"])
-@pytest.mark.parametrize("kind", ["silent", "old", "gone", "ahead", "not judged"])
-def test_evidence_of_others_counts_only_while_it_is_the_newest(other, kind):
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("silent", "has not answered"),
+        ("old", "the row of {} is 3,600 s old, at most 120 s count"),
+        ("gone", "what {} has executed is not known"),
+        ("ahead", "the row of {} is of a time that comes in 3,600 s by the clock of this machine"),
+        ("not judged", "the row of {} could not be judged"),
+    ],
+)
+def test_evidence_of_others_counts_only_while_it_is_the_newest(other, kind, why):
     """A source or another replica that does not answer, is not there, or has another clock."""
     evidence = healthy()
     one = evidence.instances[other]
@@ -379,7 +388,7 @@ def test_evidence_of_others_counts_only_while_it_is_the_newest(other, kind):
     evidence = replace(evidence, instances={**evidence.instances, other: changed})
     found = ready(Purpose.FAILOVER, "replica-a1", evidence)
     assert found.answer is Answer.UNDECIDED, reasons(found)
-    assert "replicas_logs_there" in reasons(found)
+    assert reasons(found)["replicas_logs_there"] == why.format(other)
 
 
 @pytest.mark.parametrize("purpose", Purpose)
@@ -440,9 +449,11 @@ def test_what_it_lacks_and_what_was_purged_is_no():
         assert "source-a has purged" in reasons(found)["source_logs_there"]
     executed = evidence.instances["replica-a2"].executed
     lagging = on(evidence, "replica-a2", {"gtid_executed": str(executed - executed.first(1))})
-    lagging = on(lagging, "replica-a1", {"gtid_purged": str(executed.first(1))})
+    lagging = on(lagging, "replica-a1", {"gtid_purged": str(executed.first(2))})
     found = ready(Purpose.FAILOVER, "replica-a1", lagging)
-    assert "which replica-a2 lacks" in reasons(found)["replicas_logs_there"]
+    assert reasons(found)["replicas_logs_there"] == (
+        f"it has purged {executed.first(1)}, which replica-a2 lacks"
+    )
 
 
 def test_a_server_whose_groups_nobody_needs_has_purged_nothing_that_they_lack():
