@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from tallystick.coordinates.audit.replay import audit_history
@@ -26,3 +28,20 @@ def test_an_instance_that_falls_silent_leaves_the_others_undecided(
     result = audit_history(blocks_from_lines(lines, end_heartbeats=True))
     assert [finding.rule for finding in result.findings] == []
     assert result.verdict is Verdict.UNDECIDED
+
+
+@pytest.mark.parametrize("last", ["a-9", "b-1", "c-7"])
+def test_who_has_answered_the_newest_collection_is_not_silent(last: str) -> None:
+    """Though it was asked a moment before the others; and whatever collections are called."""
+    lines = []
+    for name, asked, collection in (("source", 5, "b-1"), ("replica", 4, last)):
+        answer = {"collection_id": collection, "requested_at": asked, "row": {}}
+        lines += [
+            json.dumps({"kind": kind, "instance": name, "ts": asked + 1, **fields})
+            for kind, fields in (("log_status", answer), ("heartbeat", {}))
+        ]
+    ends = {
+        block.instance_id: int(block.columns["ts"][-1])
+        for block in blocks_from_lines(lines, end_heartbeats=True)
+    }
+    assert ends == {"source": 6, "replica": 6 if last == "b-1" else 5}
