@@ -2848,12 +2848,15 @@ class TestClones:
         assert names(output) == []
         assert any("clone_coordinates_equal_donor" in o.rules for o in output.observations)
 
-    def undecided(self, *events: dict[str, object] | None, clone: bool = True) -> list[str]:
-        """Result for a recipient whose rows have these values as clone_status."""
+    def undecided(
+        self,
+        *events: dict[str, object] | None,
+        steps: tuple[dict[str, object], ...] = ({"step": "begin"}, {"step": "end"}),
+    ) -> list[str]:
+        """Result for a recipient whose rows have these values as clone_status, after a clone."""
         donor, recipient = fleet_of_two(groups=3)
-        if clone:
-            recipient.fleet_event(kind=_kind("clone"), step="begin", role="recipient", peer="s")
-            recipient.fleet_event(kind=_kind("clone"), step="end", role="recipient", peer="s")
+        for step in steps:
+            recipient.fleet_event(kind=_kind("clone"), role="recipient", peer="s", **step)
         for status in events:
             recipient.status(f"{A}:1-3", recipient.says(donor), clone_status=status)
             recipient.time()
@@ -2867,6 +2870,18 @@ class TestClones:
         reported = self.undecided(None, None)
         assert len(reported) == 1
         assert "clone_status was not read" in reported[0]
+
+    @pytest.mark.parametrize(
+        ("steps", "ends"),
+        [
+            (({"step": "begin"}, {"step": "stage", "stage": "FILE COPY"}), False),
+            (({"step": "begin"}, {"step": "end", "error": 1}), False),
+            (({"step": "begin"}, {"step": "recovered"}), True),
+        ],
+    )
+    def test_a_clone_has_a_status_when_it_is_over(self, steps, ends):
+        """One that goes on, or has failed, has left nothing to resume from."""
+        assert len(self.undecided(None, steps=steps)) == ends
 
     def test_a_gap_may_hide_another_clone(self):
         """The status is of that one: nothing is held against the donor of the one that was seen."""
