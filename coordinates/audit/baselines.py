@@ -216,7 +216,7 @@ class Baselines:
         on_disk = [self.numbers[n] for n in ("flushed", "LSN_checkpoint") if n in self.numbers]
         for name in ("LSN", "written", "current"):
             self.numbers.pop(name, None)
-            self.fallen.pop(f"lsn.{name}", None)
+            self.fallen.pop(name, None)
         if on_disk:
             self.numbers["LSN"] = max(on_disk)
 

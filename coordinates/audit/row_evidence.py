@@ -385,11 +385,7 @@ def redo_evidence(row: Row, grown: tuple[GtidSet, GtidSet] | None) -> RedoEviden
         lsn_checkpoint=state.lsn_checkpoint,
         previous=dict(history.numbers),
         innodb=state.innodb,
-        fallen={
-            name.removeprefix("lsn."): value
-            for name, value in history.fallen.items()
-            if name.startswith("lsn.")
-        },
+        fallen=dict(history.fallen),
         capacity=row.redo_capacity,
         has_other_engines=state.has_other_engines,
         redo_was_disabled=history.redo_was_disabled or row.server.redo_is_disabled,

@@ -287,7 +287,7 @@ def _accept_redo(row: Row, evidence: RedoEvidence) -> None:
         history.redo_was_disabled = row.server.redo_is_disabled
         _follow_lsn_over_crash(row, evidence.lsn)
         for name, value in numbers.items():
-            _note_fall(history.fallen, f"lsn.{name}", value, history.numbers.get(name))
+            _note_fall(history.fallen, name, value, history.numbers.get(name))
     if not row.checks.is_broken(
         lsn_order, lsn_block_offset, lsn_monotone, checkpoint_age_within_capacity
     ):
@@ -542,8 +542,6 @@ def _note_fall(fallen: dict[str, Any], name: str, value: Any, previous: Any) -> 
     if previous is None or previous <= value:
         fallen.pop(name, None)
         return False
-    if name in fallen and fallen[name] <= value:
-        del fallen[name]
-        return False
-    fallen[name] = value
-    return True
+    has_fallen = name not in fallen or not fallen[name] <= value
+    fallen[name] = value  # also where it goes on from there: another rule may not accept it
+    return has_fallen

@@ -70,3 +70,24 @@ def test_a_finding_of_many_gtids_is_at_the_first_three(kept: str, lost: str, fir
     local(journal.row())["gtid_executed"] = f"{UUID_A}:{kept}"
     [finding] = [f for f in audit(journal).findings if f.rule == "executed_monotone"]
     assert (finding.witness, finding.at) == (f"{UUID_A}:{lost}", f"{UUID_A}:{first}")
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        "executed_monotone",
+        "purged_monotone",
+        "lsn_monotone",
+        "snapshot_position_monotone",
+        "channel_positions_monotone",
+    ],
+)
+def test_what_has_fallen_falls_once(rule: str):
+    """The next row goes on from there: history is another one."""
+    journal = CASES[rule].build(breaks=True)
+    fallen = [one for one in journal.records if one["kind"] == "log_status"][-1]
+    again = {key: value for key, value in fallen.items() if key not in ("kind", "instance", "ts")}
+    for number in range(2):
+        journal.record("log_status", **again | {"collection_id": f"again {number}"})
+    found = [one.collection_id for one in audit(journal).findings if one.rule == rule]
+    assert found == [fallen["collection_id"]]
