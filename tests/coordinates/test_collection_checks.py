@@ -7,6 +7,7 @@ import pytest
 from tallystick.coordinates.audit.collection_checks import (
     SUBJECT,
     CollectionChecks,
+    checks_of_finding,
     is_optional,
     rows_with_checks,
 )
@@ -203,3 +204,17 @@ def test_the_state_comes_back_whole():
     again.restore(made.to_bytes())
     assert (again.waiting, again.broken) == (made.waiting, made.broken)
     assert again.of([row(2, 9)]) == made.of([row(2, 9)])
+
+
+def test_a_check_has_what_the_texts_of_a_breach_name():
+    """Where it is, beside the data of the finding."""
+    found = finding(channel="x", collection_id="c1")
+    [one] = checks_of_finding(found)
+    assert one.check.data == {
+        **found.data,
+        "at": found.at,
+        "instance": found.instance_id,
+        "channel": "x",
+        "collection": "c1",
+        "witness": found.witness,
+    }

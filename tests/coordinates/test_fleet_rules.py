@@ -2183,6 +2183,17 @@ class TestRelayMirrorsSource:
         found = [one.witness for one in self.row(source, replica).findings]
         assert found == [gtid] * is_broken
 
+    def test_a_group_whose_end_alone_was_seen_may_be_any(self):
+        """Its GTID is where nobody looked."""
+        source, replica = fleet_of_two(auto_position=False)
+        source.log(f"{A}:4")
+        source.fleet_events.pop()
+        source.event()
+        end = source.position
+        source.log(f"{A}:6")
+        replica.receive(source, (3, f"{A}:3"), (end, f"{A}:5"))
+        assert names(self.row(source, replica)) == []
+
     @pytest.mark.parametrize(
         ("group", "is_broken"),
         [((5, f"{A}:5"), False), ((5, f"{A}:9"), True), ((6, f"{A}:6"), False)],
