@@ -69,8 +69,10 @@ def test_an_instance_whose_state_is_lost_gives_no_finding(seed, lose):
         if number in at:
             audit, reported = resumed(audit, lose(audit.to_bytes()), block)
             audits[block.instance_id] = audit
-            assert reported.observations[0].is_undecided
-            assert ObservationCode.STATE_UNREADABLE is reported.observations[0].code
+            seen, where = reported.observations[0], f"{block.epoch}:{block.first_sequence}"
+            assert seen.is_undecided
+            assert ObservationCode.STATE_UNREADABLE is seen.code
+            assert (seen.at, seen.ts) == (where, block.columns["ts"][0])
             take(reported)
         take(audit.absorb(block))
     for audit in audits.values():

@@ -886,3 +886,17 @@ def test_what_a_restored_server_has_it_does_not_log(first: int, forgets: str, wi
         if one.rule == RESTORE
     ]
     assert found == [(RESTORE, "executed_again", witness)] * bool(witness)
+
+
+@pytest.mark.parametrize("is_locked", [False, True])
+def test_an_image_under_backup_locks_is_no_image_of_the_whole_server(is_locked: bool) -> None:
+    """It is judged beside its own server's log; nothing that is restored is held against it."""
+    recovery = Recovery(sees_image=False)
+    locks = {"coordinates_from": "source_status"} if is_locked else {}
+    recovery.summary["gtid_executed"] = f"{A}:1-3"
+    tell(recovery.source, "image", **recovery.summary, **locks)
+    tell(recovery.server, "restore", peer="s", **recovery.summary | {"gtid_executed": f"{A}:1-2"})
+    recovery.source.time()
+    output = audit(recovery.source, recovery.server)
+    assert names(output) == [RESTORE] * (not is_locked)
+    assert ("restored_image_unseen" in {one.reason for one in output.observations}) == is_locked
