@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tallystick.coordinates.audit.comparison import MemberRow
 from tallystick.coordinates.audit.topology import describe_source, source_key
 from tallystick.coordinates.results import Severity
@@ -54,12 +56,28 @@ REST_MAY_LAG = reason(
     Lack.SERVER,
 )
 
+ONLY_IN_MEMBER = reason(
+    "only_in_member",
+    "it has executed {gtids:gtids} under its own server_uuid, which no other member of its group"
+    " has ({members:list}): whether {members:that one is|they are} still to fetch {gtids:it|them},"
+    " or it was written to outside the group, is not known",
+    Lack.SERVER,
+)
+
 WRITES_APART = reason(
     "writes_apart",
     "it writes groups without GTIDs, has no channel and no replica, while"
     " {members:instance|instances} {members:list} of its cluster, or once connected with it,"
     " {members:writes|write} some, too: whether each has what the other wrote is not known",
     Lack.SERVER,
+)
+
+
+_OUTSIDE_GROUP = (
+    "Keep clients off the server: it was written to outside the group, which will not let it join"
+    " again with transactions that the others do not have. Look up the groups in its binary log,"
+    " repeat on the group what shall be kept, and make the server anew by a clone or a backup of"
+    " another member."
 )
 
 
@@ -90,7 +108,9 @@ WRITES_APART = reason(
         "no cluster is declared, here or for the others of the same history; not everything is"
         " known that they have executed; one of them replicates from a server that is not observed;"
         " or they replicate among themselves and have nothing that it lacks; or it writes groups"
-        " without GTIDs, and others that are not connected with it do, too. It holds where nobody"
+        " without GTIDs, and others that are not connected with it do, too; or a member alone has"
+        " GTIDs of its own, and neither lacks some of the group nor has logged any after them that"
+        " the others have. It holds where nobody"
         " has any transaction that was made here, and against another cluster. What a member has"
         " passed over of its group is undecided until a later row shows that it has gone on, and"
         " holds where fewer than three members are observed: what a member has made itself it may"
@@ -129,12 +149,18 @@ WRITES_APART = reason(
             " which this server lacks",
             "what {members:list} {members:has|have} executed, logged or purged at that time or"
             " later",
-            remedy=(
-                "Keep clients off the server: it was written to outside the group, which will not"
-                " let it join again with transactions that the others do not have. Look up the"
-                " groups in its binary log, repeat on the group what shall be kept, and make the"
-                " server anew by a clone or a backup of another member."
-            ),
+            remedy=_OUTSIDE_GROUP,
+        ),
+        "passed_in_group": Case(
+            "The member of replication group {group} has executed {witness:gtids}, which no other"
+            " member has ({members:list}), though {members:it has|they have} executed {later:gtids}"
+            " of the group, which this server has logged after {witness:it|them}.",
+            "{witness:gtids}",
+            "gtid_executed of {instance}",
+            "{witness:gtids} before {later:gtids}",
+            "what {members:list} {members:has|have} executed, logged or purged at that time or"
+            " later",
+            remedy=_OUTSIDE_GROUP,
         ),
         "left_out_in_group": Case(
             "The member of replication group {group} has not executed {witness:gtids}, though it"
@@ -251,29 +277,51 @@ def _within_group(row: MemberRow, against: Against, group_uuid: str) -> Compared
     states = [(one.instance_id, one.states.knowing(ts)) for one in others]
     for _, state in states:
         has = has if state is None else has | state.known
-    # Who makes the group has written before it, and the others fetch that before anything else.
-    rest, theirs = row.own - has, has.restrict(group_uuid) - row.executed
-    if not rest or not theirs:
+    rest = row.own - has
+    if not rest or not states:
         return HOLDS
     for name, state in states:
         if state is None:
             return Waiting(MEMBER_UNKNOWN, member=name)
         if against.may_be_of_another_log(state, ts):
             return Undecided(MEMBER_UNKNOWN, member=name)
+    # Who makes the group has written before it, and the others fetch that before anything else.
+    members, of_group = sorted(name for name, _ in states), has.restrict(group_uuid)
+    theirs, later = of_group - row.executed, _logged_after(rest, of_group, row, against)
+    if not theirs and not later:
+        return Undecided(ONLY_IN_MEMBER, gtids=rest, members=members)
     fresh = rest - against.memory.reported
     if not fresh:
         return STILL_BROKEN
     return against.report(
         fresh,
         Broken(
-            "only_in_member",
+            "only_in_member" if theirs else "passed_in_group",
             witness=fresh,
             at=f"{first_of(fresh)} against {group_uuid}",
             group=group_uuid,
-            members=sorted(name for name, _ in states),
+            members=members,
             theirs=theirs,
+            later=later,
         ),
     )
+
+
+def _logged_after(gtids: GtidSet, others: GtidSet, row: MemberRow, against: Against) -> GtidSet:
+    """Which of others' GTIDs an instance has logged after the first one of its own."""
+    [mine] = against.fleet.find(str(source_key(row.instance_id, None)), row.at.ts)
+    state = mine.states.knowing(row.at.ts)
+    if state is None or against.may_be_of_another_log(state, row.at.ts):
+        return GtidSet.EMPTY
+    sid, gno = mine.runs_until(state, (state.file_number, state.end)).groups()
+    is_one = np.zeros(len(sid), dtype=np.bool_)
+    for number, name in enumerate(mine.sids):
+        which = sid == number
+        is_one[which] = gtids.contains_gnos(name, gno[which])
+    if not is_one.any():
+        return GtidSet.EMPTY
+    after = (np.arange(len(sid)) > is_one.argmax()) & (sid >= 0)
+    return GtidSet.from_groups(mine.sids, sid[after], gno[after]) & others
 
 
 def _against_members(

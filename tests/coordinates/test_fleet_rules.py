@@ -3893,7 +3893,7 @@ class TestMembersOfAGroup:
         [
             ("1-5", "1-4", 3, "broken"),
             ("1-5", "1-5", 3, "holds"),  # written before the group was made
-            ("1-5", "", 2, "holds"),  # the others are still to fetch that
+            ("1-5", "", 2, "only_in_member"),  # the others may be still to fetch that
             ("", "", 3, "holds"),  # it lags
         ],
     )
@@ -3905,6 +3905,37 @@ class TestMembersOfAGroup:
             assert (finding.case, finding.witness) == ("only_in_member", f"{A}:5")
             assert finding.data["members"] == ["r", "t"]
             assert finding.data["theirs"] == f"{GROUP}:3"
+
+    @pytest.mark.parametrize(
+        ("first", "others", "lacking", "later"),
+        [
+            (f"{A}:1 {GROUP}:1 {A}:2 {GROUP}:2", f"{A}:1 {GROUP}:1 {GROUP}:2", "2", "2"),
+            (f"{A}:1 {A}:2 {GROUP}:1 {GROUP}:2", f"{GROUP}:1", "1-2", "1"),
+            (f"{A}:1 {GROUP}:1 {GROUP}:2 {A}:2", f"{A}:1 {GROUP}:1 {GROUP}:2", "2", ""),
+            (f"{A}:1 {GROUP}:1", "", "1", ""),
+        ],
+    )
+    def test_what_others_have_of_the_group_comes_after_what_they_have_fetched(
+        self, first, others, lacking, later
+    ):
+        """In the order of the member's own binary log; without such the next may bring it."""
+        clock = Clock()
+        three = [Journal(clock, *of) for of in (("s", A, 1), ("r", B, 2), ("t", C, 3))]
+        for journal, logged in zip(three, (first, others, others), strict=True):
+            journal.boot(group_replication_group_name=GROUP)
+            journal.open_file()
+            journal.commit_times = dict.fromkeys(first.split(), 1)
+            journal.log(*logged.split(), server_id=1)
+        applier = {"channel": "group_replication_applier", "source_uuid": GROUP}
+        for journal in (*three, *three):
+            executed = ",".join((first if journal is three[0] else others).split())
+            journal.status(executed, journal.says(None, f"{GROUP}:1", **applier))
+        output = audit(*three)
+        assert names(output) == [RULE] * bool(later)
+        assert outcome_of(output) == ("broken" if later else "only_in_member")
+        for finding in output.findings:
+            assert (finding.case, finding.witness) == ("passed_in_group", f"{A}:{lacking}")
+            assert finding.data["later"] == f"{GROUP}:{later}"
 
     @pytest.mark.parametrize("who", ["r", "t"])
     def test_what_one_of_the_others_has_was_not_written_outside_the_group(self, who):
