@@ -20,7 +20,11 @@ from tallystick.coordinates.audit.row_rules import (
 from tallystick.coordinates.events.log_status import ServerState
 from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
-from tallystick.coordinates.rules.applied_groups import PASSED_UNLOGGED, START_FORGOTTEN
+from tallystick.coordinates.rules.applied_groups import (
+    APPLIED_BEFORE,
+    PASSED_UNLOGGED,
+    START_FORGOTTEN,
+)
 from tallystick.coordinates.rules.backup_coordinates import HeaderUnderLock
 from tallystick.coordinates.rules.binlog_position import (
     ROW_MAY_BE_OLD,
@@ -95,7 +99,7 @@ REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_bo
 """Without these two a row cannot be called consistent; others undecided are listed with it."""
 NOT_CONSISTENT = DISTURBED | {
     SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
-    START_FORGOTTEN.code, PASSED_UNLOGGED.code, RELAY_OF_OTHER_NAME.code,
+    START_FORGOTTEN.code, APPLIED_BEFORE.code, PASSED_UNLOGGED.code, RELAY_OF_OTHER_NAME.code,
     ROW_MISSING.code, LISTED_ALONE.code, ROW_MAY_BE_OLD.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was

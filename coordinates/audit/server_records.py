@@ -341,7 +341,7 @@ class ServerRecordReader(InstanceState):
         if action in ("reset", "reset_all", "change_source"):
             relay.forget_files()
             self.learn()
-            self.applied.forget()
+            self.applied.begin_channel()
             self.repositories.administered(name, action)
         if action == "reset_all":
             if was_unseen:

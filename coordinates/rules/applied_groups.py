@@ -45,6 +45,14 @@ PASSED_UNLOGGED = reason(
     Lack.SETTING,
 )
 
+APPLIED_BEFORE = reason(
+    "applied_before",
+    "the replica has executed {count:n transaction} again, the first ending at {first} of the"
+    " source, since RESET REPLICA or CHANGE REPLICATION SOURCE: that is right only where its data"
+    " were put back meanwhile",
+    Lack.SETTING,
+)
+
 APPLIED_EXACTLY_ONCE = register(
     Rule(
         number=83,
@@ -69,7 +77,8 @@ APPLIED_EXACTLY_ONCE = register(
             "the replica does not log what it executes, no event of the relay log was seen, the"
             " executed position is beyond 2^32, modulo which a relay log names positions, or more"
             " transactions came between a start and the next row than are remembered; or, away"
-            " from a start, one that the applier has passed is not logged between others; two"
+            " from a start, one that the applier has passed is not logged between others, or one is"
+            " logged again since the channel was begun anew by a command; two"
             " transactions of one server with one commit time, those that came on two channels,"
             " and filtered channels are left out"
         ),
@@ -149,6 +158,7 @@ class AppliedGroups:
         resumed: For each channel, the furthest position executed at the last start.
         edges: For each channel the origin of what is there, until it is judged what followed it.
         forgotten: Channels in which it was forgotten before: only the next start is judged again.
+        logged_before: Where it has those from before a channel was begun anew: file number, end.
         has_gaps: Channels in which transactions are missing away from any start: filters leave
             them out there.
         passed: For each channel how many of them were seen, and where the first ends.
@@ -156,6 +166,7 @@ class AppliedGroups:
 
     received: dict[Origin, _Received] = field(default_factory=dict)
     logged: dict[Origin, list[tuple[int, int, int]]] = field(default_factory=dict)
+    logged_before: dict[Origin, tuple[int, int]] = field(default_factory=dict)
     resumed: dict[str, SourceEnd] = field(default_factory=dict)
     edges: dict[str, Origin] = field(default_factory=dict)
     forgotten: set[str] = field(default_factory=set)
@@ -254,6 +265,7 @@ class AppliedGroups:
             origin: [(0, end, boot) for _, end, boot in ends]
             for origin, ends in self.logged.items()
         }
+        self.logged_before = {origin: (0, end) for origin, (_, end) in self.logged_before.items()}
 
     def started(self, recovered: tuple[int, int] | None, *, crashed: bool) -> None:
         """A boot: what lies beyond the recovered end of the binary log never was."""
@@ -267,6 +279,9 @@ class AppliedGroups:
                 for origin, ends in self.logged.items()
                 if (kept := [end for end in ends if end[:2] <= recovered])
             }
+            self.logged_before = {
+                origin: end for origin, end in self.logged_before.items() if end <= recovered
+            }
         self.resumed, self.edges, self.forgotten = {}, {}, set()
         for origin, received in self.received.items():
             if origin in self.logged:
@@ -275,8 +290,18 @@ class AppliedGroups:
                     self.resumed[received.channel] = received.end
                     self.edges[received.channel] = origin
 
+    def begin_channel(self) -> None:
+        """A channel was begun anew by a command: where it goes on, the data may not be."""
+        ends = {origin: ends[-1][:2] for origin, ends in self.logged.items()}
+        before = self.logged_before | ends
+        self.forget()
+        self.logged_before = before
+        while len(self.logged_before) > REMEMBERED_MAX:
+            del self.logged_before[next(iter(self.logged_before))]
+
     def forget(self) -> None:
-        """Records are missing, a channel was sent elsewhere, or the log began anew."""
+        """Records are missing, or the log began anew."""
+        self.logged_before = {}
         self.received = {}
         self.logged = {}
         self.resumed, self.edges, self.forgotten = {}, {}, set()
@@ -327,15 +352,23 @@ class AppliedGroups:
         if not found and is_wrapped and not is_filtered:
             return Undecided(POSITION_WRAPPED)
         if not found:
-            return self._undecided(channel) or HOLDS
+            return self._undecided(channel, mine) or HOLDS
         for _, received in found:
             received.is_reported = True
         first = _text(found[0][1].end)
         return Broken(case, witness=first, at=f"{what} {first}", first=first, count=len(found))
 
-    def _undecided(self, channel: str) -> Undecided | None:
+    def _undecided(self, channel: str, mine: _Groups) -> Undecided | None:
         if channel in self.forgotten:
             return Undecided(START_FORGOTTEN)
+        if self.logged_before:
+            again = [
+                received
+                for origin, received in mine
+                if origin in self.logged_before and origin in self.logged
+            ]
+            if again:
+                return Undecided(APPLIED_BEFORE, count=len(again), first=_text(again[0].end))
         if channel not in self.passed:
             return None
         count, first = self.passed[channel]

@@ -171,3 +171,55 @@ def test_what_nothing_executed_follows_may_still_come(is_followed: bool) -> None
     assert result.broken == ["applied_exactly_once"] * is_followed
     [cut] = [one for one in result.cuts if one.scope == "channel"]
     assert cut.verdict == ("INCONSISTENT" if is_followed else "CONSISTENT")
+
+
+@pytest.mark.parametrize("crash", ["", "keeps all", "takes all", "with another name"])
+@pytest.mark.parametrize("action", ["reset", "reset_all", "change_source"])
+@pytest.mark.parametrize("first", [0, 2, 3])
+def test_executed_again_after_a_command(first: int, action: str, crash: str) -> None:
+    """RESET REPLICA and START REPLICA: without GTIDs the channel begins at the first file.
+
+    Data that were put back meanwhile need it, so it is undecided as long as it is remembered.
+    """
+    source = Journal("s", UUID_C, 3).begin()
+    for stamp in range(1, 6):
+        source.binlog.group(None, original_commit_timestamp=stamp)
+    replica = Journal("a", UUID_B, 2, gtid_mode="OFF").begin()
+    change = {"channel": "", "source_uuid": UUID_C, "auto_position": False}
+    replica.record("channel", action="change_source", **change)
+
+    def apply(groups: list[list[dict[str, object]]]) -> None:
+        relay = replica.relay()
+        relay.connect(position=groups[0][0]["start"])
+        for group in groups:
+            relay.copy(group)
+            stamp = group[0]["original_commit_timestamp"]
+            replica.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
+        replica.row(replica_status=replica.replica_status(Auto_Position=0))
+
+    before = replica.binlog.coordinates
+    apply(source.binlog.groups[:3])
+    replica.record(
+        "channel", action=action, **change if action == "change_source" else {"channel": ""}
+    )
+    if action == "reset_all":
+        replica.record("channel", action="change_source", **change)
+    if crash == "with another name":
+        replica.binlog.stop()
+        replica.record("stop")
+        replica.start()
+        replica.binlog.base_name = "renamed"
+        replica.binlog.open(1)
+    if crash:
+        file, position = before if crash == "takes all" else replica.binlog.coordinates
+        replica.start(crashed=True, recovered={"file": file, "position": position})
+        replica.binlog.open(replica.binlog.number + 1)
+    apply(source.binlog.groups[first:])
+    result = audit(replica)
+    assert result.broken == []
+    said = [one for one in result.cuts[-1].undecided if one.rule == "applied_exactly_once"]
+    count = (3 - first) * (crash != "takes all")
+    assert [(one.reason, one.data["count"]) for one in said] == [("applied_before", count)] * (
+        count > 0
+    )
+    assert (result.cuts[-1].verdict == "UNDECIDED") is (count > 0)
