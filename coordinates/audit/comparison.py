@@ -128,6 +128,8 @@ class QueuedRun:
         unproven: What the replica had executed or received before it asked anew, as far as no row
             shows it since: it may have lost that.
         sender: server_id of the server that sent them, None not known.
+        between: Keys of the sources one of which has sent them, where a row has shown another one
+            than the row before; else empty.
     """
 
     base_name: str | None
@@ -142,6 +144,7 @@ class QueuedRun:
     after: tuple[tuple[int, int], ...] = ()
     unproven: GtidSet = GtidSet.EMPTY
     sender: int | None = None
+    between: tuple[str, ...] = ()
 
     def count_until(self, ts: int) -> int:
         """How many groups, from the first on, may have been queued at `ts` or before."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -57,6 +58,7 @@ class Run:
     begins: bool
     asks_anew: bool
     sender: int | None = None
+    between: tuple[str, ...] = ()
     ends: list[npt.NDArray[Any]] = field(default_factory=list)
     sid: list[npt.NDArray[Any]] = field(default_factory=list)
     gno: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -190,12 +192,15 @@ class ReplicaChannel:
         if before in (None, self.source_uuid):
             self.source_instance = instance or self.source_instance
             return
-        self.source_instance = instance
+        former, self.source_instance = self.key, instance
         self._leave_source()
         for run in self.runs:
-            run.base_name = None
-        self.connects = True
-        self.asks_anew = self.auto_position is True
+            run.between = (*run.between, *(key for key in (former, self.key) if key is not None))
+        self.connects, self.asks_anew = True, self.auto_position is True
+        # At the latest before the groups of the last sender the new one was asked.
+        last = [*takewhile(lambda run: run.sender == self.runs[-1].sender, reversed(self.runs))]
+        for run in last[-1:]:
+            run.connects, run.asks_anew = True, self.asks_anew
 
     def _leave_source(self) -> None:
         self.former_read = FormerRead(self.read)
@@ -320,6 +325,7 @@ class ReplicaChannel:
                 begins=run.begins,
                 asks_anew=run.asks_anew,
                 after=tuple(run.after),
+                between=run.between,
                 unproven=self.unproven if number >= self.earlier_runs else GtidSet.EMPTY,
                 sender=run.sender,
             )

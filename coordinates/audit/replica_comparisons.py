@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.audit.comparison import (
@@ -428,6 +428,10 @@ class ReplicaComparisons:
             self._note_unknown(member, channel, at)
             return
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
+        moved = tuple(replace(run, asks_anew=False) for run in row.runs if run.between)
+        for key in sorted({key for run in moved for key in run.between} - {channel.key}):
+            of_former = replace(row, runs=moved)
+            self.enqueue(member.timeline.instance_id, channel.name, (key,), of_former)
 
 
 def keys_of(channels: Iterable[ReplicaChannel]) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from tallystick.coordinates.audit.comparison import QueuedRun
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.packed_events import GroupColumns
     from tallystick.coordinates.audit.timeline_file import BinlogFile
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
@@ -54,6 +55,12 @@ QUEUED_GROUPS_UNSEEN = reason(
     "queued_groups_unseen",
     "the source's groups around queued ones were not observed",
     Lack.BINARY_LOG,
+)
+QUEUED_BETWEEN_SOURCES = reason(
+    "queued_between_sources",
+    "groups were queued before the row that shows another source, and which of the two has sent"
+    " them is not known",
+    Lack.NEXT_ROW,
 )
 QUEUED_FROM_ANOTHER = reason(
     "queued_from_another",
@@ -207,9 +214,7 @@ class _Mirror:
         if run.begins or run.asks_anew:
             self.asks_anew = run.asks_anew
         self.unproven = run.unproven
-        known = self.source.server_ids
-        if run.sender is not None and known and run.sender not in known:
-            self.undecided = Undecided(QUEUED_FROM_ANOTHER, server_id=run.sender)
+        if self._is_of_another(run):
             self.last = self.high = None
             self.asks_anew = False
             return
@@ -233,6 +238,28 @@ class _Mirror:
             self._follow_order(run.file_number, file, indices)
         if not is_known:
             self.high = None
+
+    def _is_of_another(self, run: QueuedRun) -> bool:
+        """Whether groups are not of this source; undecided if they are compared with no other."""
+        if run.between:
+            sender = self._sender_of(run)
+            if sender is None:
+                self.undecided = Undecided(QUEUED_BETWEEN_SOURCES)
+            return sender is not self.source
+        known = self.source.server_ids
+        if run.sender is None or not known or run.sender in known:
+            return False
+        self.undecided = Undecided(QUEUED_FROM_ANOTHER, server_id=run.sender)
+        return True
+
+    def _sender_of(self, run: QueuedRun) -> InstanceTimeline | None:
+        """Which of the sources that a channel had has sent groups, None not known."""
+        ts = self.queued.at.ts
+        each = [self.fleet.find(key, ts) for key in run.between]
+        sources = {one.instance_id: one for found in each for one in found}
+        senders = [one for one in sources.values() if run.sender in one.server_ids]
+        is_known = all(len(found) == 1 and found[0].server_ids for found in each)
+        return senders[0] if is_known and len(senders) == 1 else None
 
     def _doubt(self, run: QueuedRun) -> None:
         """Groups that may have been queued before the source's present log is known.

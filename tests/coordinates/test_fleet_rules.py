@@ -2528,7 +2528,7 @@ class TestRelayMirrorsSource:
         source.status(f"{A}:1-5,{C}:1-2")
         output = audit(source, replica)
         assert names(output) == ["relay_mirrors_source"] * is_omitted
-        assert "queued_file_unknown" in {o.reason for o in output.observations}
+        assert "queued_between_sources" in {o.reason for o in output.observations}
 
     def test_after_a_gap_a_channel_may_have_received_more_than_its_journal_shows(self):
         """Groups that were received in the gap are in the relay log, executed or not."""

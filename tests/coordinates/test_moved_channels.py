@@ -118,6 +118,56 @@ def test_rows_alone_say_which_server_is_behind_the_address(promoted_has: int) ->
     assert "source_is_another_server" not in {one.reason for one in result.observations}
 
 
+@pytest.mark.parametrize(
+    ("left_out", "equal_ids", "found", "undecided"),
+    [
+        (None, False, [], False),
+        (0, False, ["relay_mirrors_source"], False),
+        (1, False, ["relay_mirrors_source"], False),
+        (None, True, ["server_id_unique_in_topology"], True),
+    ],
+)
+def test_what_came_before_the_row_that_names_another_server(
+    left_out: int | None, equal_ids: bool, found: list[str], undecided: bool
+) -> None:
+    """By its server_id it is compared with the server that has sent it."""
+    source, promoted = Journal("s"), Journal("t", UUID_B, 1 if equal_ids else 2)
+    replica = Journal("r", UUID_C, 3)
+    for each in (source, promoted, replica):
+        each.begin()
+    source.groups(3)
+    pass_time(source, promoted, replica)
+    for each, count in ((promoted, 3), (replica, 1)):
+        relay = follow(each, source)
+        connect(relay, source)
+        take(each, relay, source.binlog.groups[:count])
+    pass_time(source, promoted, replica)
+    answer(replica, promoted, source, source=source)
+    relay = replica.relays[""]
+    take(replica, relay, source.binlog.groups[1:])
+    promoted.record("channel", channel="", action="reset_all")
+    promoted.relays.clear()
+    promoted.groups(3)
+    pass_time(source, promoted, replica)
+    relay.rotate()
+    connect(relay, promoted)
+    sent = promoted.binlog.groups[3:]
+    take(replica, relay, [group for number, group in enumerate(sent) if number != left_out])
+    for _ in range(2):
+        answer(replica, promoted, source, source=promoted)
+    result = audited(source, promoted, replica)
+    assert sorted({one.rule for one in result.findings}) == found
+    said = {one.reason for one in result.observations}
+    assert ("queued_between_sources" in said) is undecided
+
+
+def connect(relay: RelayLog, source: Journal) -> None:
+    """A connection that names the server that it is to."""
+    relay.connect()
+    for event in relay.journal.records[-2:]:
+        event["server_id"] = source.server_id
+
+
 def attached_again(*, is_lost: bool, hides: str = "") -> AuditResult:
     """A source crashes, its replica is promoted and writes, and the old source replicates from it.
 
