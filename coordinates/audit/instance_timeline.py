@@ -339,15 +339,12 @@ class InstanceTimeline(SidTable):
             self.is_complete, self.base_name = kept
 
     def _lose(self, file: BinlogFile, end: int, ts: int) -> GtidSet:
-        has_holes = not end and bool(file.holes)
+        known_from = max((last for _, last in file.holes if last > end), default=end)
         lost = file.truncate(end)
         groups = lost.groups
         self.event_count -= len(lost.ends)
-        if has_holes:
-            self._forget_losses((file.lineage, file.file_number))
-        else:
-            loss = Loss(ts, self.loss_count, file.lineage, file.file_number, lost)
-            self.losses = [*self.losses[1 - LOSSES_MAX :], loss]
+        loss = Loss(ts, self.loss_count, file.lineage, file.file_number, known_from, lost)
+        self.losses = [*self.losses[1 - LOSSES_MAX :], loss]
         named = groups.sid >= 0
         gtids = GtidSet.from_groups(self.sids, groups.sid[named], groups.gno[named])
         if gtids:
@@ -550,6 +547,8 @@ class InstanceTimeline(SidTable):
             file = BinlogFile(state.lineage, number) if file is None else file.copy()
         for loss in reversed(losses):
             assert file is not None
+            if loss.known_from > file.end:
+                file.skip_to(loss.known_from)
             file.give_back(loss.events)
             if loss.number > state.losses:
                 kept = file.group_count

@@ -87,6 +87,7 @@ class Loss:
 
     Attributes:
         number: States with as many losses, or more, were taken after it.
+        known_from: From where on all that was taken back was known.
         events: What was taken back.
     """
 
@@ -94,6 +95,7 @@ class Loss:
     number: int
     lineage: int
     file_number: int
+    known_from: int
     events: Events
 
 

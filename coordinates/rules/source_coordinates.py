@@ -14,6 +14,7 @@ from tallystick.coordinates.rules.between import (
     NO_BINLOG_FILE,
     NOT_REACHED,
     OTHER_BASE_NAME,
+    TOO_FAR_BEHIND,
     Against,
     Compared,
     adds_to,
@@ -265,7 +266,9 @@ def kind_at(
 
 
 @adds_to(
-    applied_relay_gtids_executed, ChannelRow, doubts=(PASSED_UNLOGGED, BEGUN_AFTER, OWN_MAY_COMMIT)
+    applied_relay_gtids_executed,
+    ChannelRow,
+    doubts=(PASSED_UNLOGGED, BEGUN_AFTER, OWN_MAY_COMMIT, TOO_FAR_BEHIND),
 )
 def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     """What is before the executed position in the source's log is executed.
@@ -289,9 +292,10 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     if executed is None or row.executed is None or not row.executed[0] or not row.executed[1]:
         return HOLDS
     file, position = row.executed
-    runs = source.runs_until(state, (parse_log_file_name(file)[1], position))
+    where = parse_log_file_name(file)[1], position
+    runs = source.runs_until(state, where)
     if _are_in(runs.without_last(), source.sids, executed):
-        return HOLDS
+        return _unless_given_up(where, state, against)
     own = against.fleet.uuid_of(row.instance_id, row.at.ts)
     omitted, before, lost = _lacking(row, executed, runs, source.sids, own)
     in_doubt = lost if row.own_pending is None else GtidSet.EMPTY
@@ -323,6 +327,15 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
             position=position,
         ),
     )
+
+
+def _unless_given_up(where: tuple[int, int], state: Snapshot, against: Against) -> Compared:
+    """All remembered groups before a position are executed: is anything since the last row gone?"""
+    memory = against.memory
+    number, position = memory.high if memory.lineage == state.lineage and memory.high else (0, 0)
+    is_gone = against.source.is_given_up(state.lineage, number, position + 1)
+    gone = Undecided(TOO_FAR_BEHIND, source=against.source.instance_id)
+    return against.remember(gone if is_gone else HOLDS, lineage=state.lineage, high=where)
 
 
 @adds_to(applied_relay_gtids_executed, ChannelPut, doubts=(PUT_AMONG_ANONYMOUS,))

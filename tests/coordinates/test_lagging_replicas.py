@@ -399,7 +399,7 @@ class TestLimit:
         assert checks(output, MIRROR, fleet.quick) == HOLDS
         assert fleet.remembered > EVENTS_MIN + 2 * PACKED_EVENTS
         assert fleet.timeline.byte_count < 1_300_000
-        assert [(o.instance_id, o.data["source"]) for o in named] == 2 * [("r", "s")]
+        assert [(o.instance_id, o.data["source"]) for o in named] == 3 * [("r", "s")]
 
     def test_sources_share_the_room_of_all(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(needed_logs, "FLEET_BYTES_MAX", 2_400_000)
