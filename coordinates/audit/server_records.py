@@ -454,6 +454,7 @@ class ServerRecordReader(InstanceState):
             ts,
             held=() if session is None else tuple(session.held),
             may_be_safe=self.server.may_be_backup_safe,
+            log_end=self.end_of_binlog() if self.server.logs_everything else None,
         )
         if "coordinates_from" not in body:
             self.online_backup_steps.backup(body, ts)

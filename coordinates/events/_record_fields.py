@@ -224,7 +224,7 @@ _SUMMARY: dict[str, Check] = {
     "tables": _TABLES,
     "channels": _REPLICA_POSITIONS,
     "session": identifier,
-    "coordinates_from": OneOf("innodb_header", "source_status"),
+    "coordinates_from": OneOf("innodb_header", "source_status", "log_status"),
     "lsn": _COUNT,
     "binlog_copy": Shape({"file": log_file, "position": _POSITION}, ("file", "position")),
 }

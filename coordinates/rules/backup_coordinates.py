@@ -87,6 +87,12 @@ CHANGE_UNKNOWN = reason(
     " is not known",
     Lack.BACKUP,
 )
+MAY_BE_COMMITTING = reason(
+    "backup_may_be_committing",
+    _NOT_JUDGED + "its GTID set lacks groups from before {position}, which may have been committing"
+    " when log_status was read",
+    Lack.BACKUP,
+)
 PURGED_UNKNOWN = reason(
     "backup_purged_unknown",
     _NOT_JUDGED + "its data hold groups that were not logged, and gtid_purged is not known",
@@ -249,16 +255,18 @@ BACKUP_COORDINATES_MATCH_DATA = register(
         ),
         why=(
             "Redo is finished, and the coordinates are read, while no commit happens: under LOCK"
-            " BINLOG FOR BACKUP; or both come out of the same redo: each InnoDB commit writes its"
-            " coordinates into the InnoDB header, and LOCK TABLES FOR BACKUP those of what InnoDB"
-            " did not commit. A group without changes leaves no trace in the data."
+            " BINLOG FOR BACKUP or FLUSH TABLES WITH READ LOCK; or both come out of the same redo:"
+            " each InnoDB commit writes its coordinates into the InnoDB header, and LOCK TABLES FOR"
+            " BACKUP those of what InnoDB did not commit; or both are of one row of log_status. A"
+            " group without changes leaves no trace in the data."
         ),
         undecided_when=(
             "the backup does not report the GTIDs of its data (gtid_mode OFF), the groups up to the"
             " position are not known, the position is older than the events remembered, or whether"
-            " a group that the data lack changed anything was not seen. What the data hold and the"
-            " log does not is judged if a row since the start has gtid_purged, and the server logs"
-            " all that it executes"
+            " a group that the data lack changed anything was not seen; with coordinates of"
+            " log_status, where the set lacks no more groups than can be committing. What the data"
+            " hold and the log does not is judged if a row since the start has gtid_purged, and the"
+            " server logs all that it executes"
         ),
         sources=("Percona backup-safe binlog information, whiteboard: case 1",),
         remedy=(
@@ -341,12 +349,13 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
 )
 
 HEADER = "innodb_header"
+LOG_STATUS = "log_status"
 _PARALLEL_BY_DEFAULT = (8, 0, 27)
 _OPENERS = (EventType.GTID, EventType.GTID_TAGGED)
 
 
 def judge_backup(body: Mapping[str, Any], audit: InstanceState) -> None:
-    """Judge the coordinates of one ``image`` of a backup made with backup locks."""
+    """Judge the coordinates of one ``image`` of a backup made under locks."""
     backup = _Backup(body, audit)
     position = _coordinates(body.get("binlog_file"), body.get("binlog_position"))
     if position is not None:
@@ -437,12 +446,21 @@ class _Backup:
             return
         later = binlog.logged.freeze() - logged
         held, missing = self._data & later, logged - self._data
-        lacks = binlog.changing(missing)
-        if not self._agree(rule, position, binlog.changing(held), lacks):
+        beyond, lacks = binlog.changing(held), binlog.changing(missing)
+        if lacks and not beyond and self._may_be_committing(lacks):
+            self._undecided(MAY_BE_COMMITTING, position=position)
+        elif not self._agree(rule, position, beyond, lacks):
             return
-        if missing - binlog.empty.freeze():
+        elif missing - binlog.empty.freeze():
             self._undecided(CHANGE_UNKNOWN, position=position)
         self._judge_more(rule, position, self._data - binlog.logged.freeze())
+
+    def _may_be_committing(self, missing: GtidSet) -> bool:
+        """Whether the set may lack them because the row shows the binary log ahead of commits."""
+        server = self._audit.server
+        may_trail = self._body.get("coordinates_from") == LOG_STATUS
+        is_within = missing.count() <= server.commit_lag_max or not server.knows_commit_lag_max
+        return may_trail and is_within
 
     def _judge_more(self, rule: Rule, position: LogCoordinates, extra: GtidSet) -> None:
         """Data cannot hold what is not logged yet."""

@@ -1,4 +1,4 @@
-"""Tier 3: does a backup with backup locks take the locks that its coordinates need?
+"""Tier 3: does a backup under locks take the locks that its coordinates need?
 
 The steps come from `backup` and `backup_lock` records (docs/journal.md); the order of the locks is
 judged in `backup_locks`.
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import ObservationCode, Severity
-from tallystick.coordinates.rules.backup_coordinates import HEADER
+from tallystick.coordinates.rules.backup_coordinates import HEADER, LOG_STATUS
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
@@ -23,11 +23,13 @@ from tallystick.coordinates.rules.protocol_steps import (
 from tallystick.coordinates.rules.registry import Rule, reason, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS
 from tallystick.coordinates.state_codec import COLLABORATOR
+from tallystick.coordinates.values.binlog import LogCoordinates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.rules.outcomes import Reason
 
 BACKUP_LOCK_STEPS_COMPLETE = register(
     Rule(
@@ -39,22 +41,33 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
-            "The session of a backup has taken LOCK TABLES FOR BACKUP, and LOCK BINLOG FOR BACKUP"
-            " unless its coordinates are those of the InnoDB header of a server with"
-            " have_backup_safe_binlog_info, without a position on a source and without a copy of"
-            " the binary log."
+            "The session of a backup has taken LOCK TABLES FOR BACKUP or LOCK INSTANCE FOR BACKUP,"
+            " and LOCK BINLOG FOR BACKUP unless its coordinates are those of log_status, or of the"
+            " InnoDB header of a server with have_backup_safe_binlog_info, without a position on a"
+            " source and without a copy of the binary log; or FLUSH TABLES WITH READ LOCK in place"
+            " of both."
         ),
         why=(
             "Without the first a table that is not transactional, or a definition, changes while"
             " it is copied. Without the second a commit comes between the reading of a coordinate"
-            " and the end of the redo copy; only the header's coordinate is part of the redo."
+            " and the end of the redo copy; only the header's coordinate is part of the redo, and"
+            " only log_status has the coordinates of one moment with the LSN up to which redo is"
+            " copied. FLUSH TABLES WITH READ LOCK stops all of these changes."
         ),
-        undecided_when=UNDECIDED_WHEN,
-        sources=("Percona backup-safe binlog information, whiteboard: cases 1 to 3",),
+        undecided_when=(
+            f"{UNDECIDED_WHEN}. Of a server from 8.0 on, known by LOCK INSTANCE FOR BACKUP or"
+            " log_status, which has no LOCK BINLOG FOR BACKUP, where a lock is missing and the"
+            " binary log grew between begin and image, or does not have all that is executed"
+        ),
+        sources=(
+            "Percona backup-safe binlog information, whiteboard: cases 1 to 3",
+            "MySQL manual: LOCK INSTANCE FOR BACKUP; FLUSH TABLES WITH READ LOCK; log_status",
+        ),
         remedy=(
             "Do not start a replica or a point-in-time recovery at these coordinates: take the"
-            " backup again with both locks; from 8.0 on, which has no LOCK BINLOG FOR BACKUP, at"
-            " the coordinates of performance_schema.log_status."
+            " backup again with both locks, or under FLUSH TABLES WITH READ LOCK; from 8.0 on,"
+            " which has no LOCK BINLOG FOR BACKUP, with LOCK INSTANCE FOR BACKUP at the coordinates"
+            " of performance_schema.log_status."
         ),
         verify=(BACKUP_LOCKS,),
         cases=step_missing("Percona backup-safe binlog information, cases 1 to 3"),
@@ -68,8 +81,19 @@ IMAGE_NOT_RECORDED = reason(
     Lack.BACKUP,
 )
 
+NOT_STOPPED = reason(
+    "backup_not_stopped",
+    "backup {backup} held no lock that stops {changes:list}, and the binary log grew meanwhile, or"
+    " is not known to have all that was executed: whether its data are of the moment of its"
+    " coordinates is not known",
+    Lack.BACKUP,
+)
+
 _TABLES: Final = "tables"
 _BINLOG: Final = "binlog"
+_STANDS_FOR: Final = {"instance": (_TABLES,), "global_read": (_TABLES, _BINLOG)}
+"""MySQL's own locks, and those of Percona that they stand for."""
+_STOPS: Final = {_TABLES: "changes of definitions", _BINLOG: "commits"}
 _BACKUPS_MAX: Final = 64
 
 
@@ -81,12 +105,14 @@ class _Backup:
         session: That holds its locks.
         since: When it began.
         taken: The locks that the session held then or took later.
+        log_end: End of the binary log then, None where it does not show all that is executed.
         has_image: Whether its image was recorded.
     """
 
     session: str
     since: int
     taken: list[str]
+    log_end: LogCoordinates | None
     has_image: bool = False
 
 
@@ -119,7 +145,13 @@ class BackupLockSteps:
         return {one.session for name, one in self._begun.items() if name != backup_id}
 
     def backup(
-        self, body: Mapping[str, Any], ts: int, *, held: Sequence[str], may_be_safe: bool
+        self,
+        body: Mapping[str, Any],
+        ts: int,
+        *,
+        held: Sequence[str],
+        may_be_safe: bool,
+        log_end: LogCoordinates | None,
     ) -> None:
         """Take one ``backup`` record.
 
@@ -128,18 +160,21 @@ class BackupLockSteps:
             ts: Its time.
             held: The locks that its session holds.
             may_be_safe: Whether the server may have have_backup_safe_binlog_info.
+            log_end: End of the binary log, None where it does not show all that is executed.
         """
         step, backup_id = body.get("step"), str(body.get("backup_id"))
         if step == "image" and backup_id in self._begun:
             self._begun[backup_id].has_image = True
         if step == "begin" and "session" in body:
-            backup = _Backup(str(body["session"]), ts, list(held))
+            backup = _Backup(str(body["session"]), ts, list(held), log_end)
             forgotten = begin_run(self._begun, backup_id, backup, _BACKUPS_MAX)
             self._has_forgotten |= forgotten is not None
         elif step == "end":
             ended = self._begun.pop(backup_id, None)
             if ended is not None and not ended.has_image and "error" not in body:
-                self._note_imageless(backup_id)
+                self._note_undecided(
+                    IMAGE_NOT_RECORDED, at=f"end of backup {backup_id}", backup=backup_id
+                )
         elif step == "image" and "coordinates_from" in body and backup_id not in self._begun:
             if self._has_forgotten:
                 note_forgotten(
@@ -150,32 +185,52 @@ class BackupLockSteps:
                     at=f"image {body.get('backup_id')}",
                 )
         elif step == "image" and "coordinates_from" in body:
-            header_suffices = (
-                body["coordinates_from"] == HEADER
-                and may_be_safe
-                and not body.get("channels")
-                and body.get("binlog_copy") is None
-            )
-            needed = (_TABLES,) if header_suffices else (_TABLES, _BINLOG)
-            taken = self._begun[backup_id].taken
+            self._judge_image(body, self._begun[backup_id], may_be_safe, log_end)
+
+    def _judge_image(
+        self,
+        body: Mapping[str, Any],
+        backup: _Backup,
+        may_be_safe: bool,
+        log_end: LogCoordinates | None,
+    ) -> None:
+        taken = set(backup.taken).union(*(_STANDS_FOR.get(lock, ()) for lock in backup.taken))
+        is_of_log_status = body["coordinates_from"] == LOG_STATUS
+        goes_without_binlog_lock = (
+            (is_of_log_status or (body["coordinates_from"] == HEADER and may_be_safe))
+            and not body.get("channels")
+            and body.get("binlog_copy") is None
+        )
+        needed = (_TABLES,) if goes_without_binlog_lock else (_TABLES, _BINLOG)
+        missing = [lock for lock in needed if lock not in taken]
+        at = f"image {body['backup_id']}"
+        if not is_of_log_status and "instance" not in taken:
             report_missing(
                 self._reporter,
                 BACKUP_LOCK_STEPS_COMPLETE,
-                subject=f"Backup {body.get('backup_id')}",
+                subject=f"Backup {body['backup_id']}",
                 step="image",
-                missing=[f"LOCK {lock.upper()} FOR BACKUP" for lock in needed if lock not in taken],
-                at=f"image {body.get('backup_id')}",
+                missing=[f"LOCK {lock.upper()} FOR BACKUP" for lock in missing],
+                at=at,
+            )
+        elif missing and (log_end is None or log_end != backup.log_end):
+            # Where nothing was logged, no commit came between, whatever could have.
+            self._note_undecided(
+                NOT_STOPPED,
+                at=at,
+                backup=body["backup_id"],
+                changes=[_STOPS[lock] for lock in missing],
             )
 
-    def _note_imageless(self, backup_id: str) -> None:
+    def _note_undecided(self, why: Reason, at: str, **data: Any) -> None:
         if BACKUP_LOCK_STEPS_COMPLETE.name not in self._reporter.disabled:
             self._reporter.note(
                 ObservationCode.BACKUP_UNDECIDED,
-                IMAGE_NOT_RECORDED,
-                at=f"end of backup {backup_id}",
+                why,
+                at=at,
                 rules=(BACKUP_LOCK_STEPS_COMPLETE,),
                 is_undecided=True,
-                backup=backup_id,
+                **data,
             )
 
     def unended(self) -> Iterator[Unended]:

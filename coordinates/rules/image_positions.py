@@ -38,10 +38,15 @@ if TYPE_CHECKING:
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
 APPLIED_UNKNOWN = reason(
-    "image_applied_unknown", "image {backup}: it does not say how far the applier is", Lack.BACKUP
+    "image_applied_unknown",
+    "image {backup}: it does not say how far the applier is in the relay log (relay_log_file,"
+    " relay_log_pos)",
+    Lack.BACKUP,
 )
 IMAGE_RELAY_UNSEEN = reason(
-    "image_relay_unseen", "image {backup}: the channel's relay log was not seen", Lack.BACKUP
+    "image_relay_unseen",
+    "image {backup}: the channel's relay log, or the one that it names, was not seen",
+    Lack.BACKUP,
 )
 NO_RELAY_INFO = reason(
     "image_no_relay_info", "image {backup}: it does not have slave_relay_log_info", Lack.BACKUP
@@ -217,7 +222,7 @@ def judge_positions(
     applied = coordinates_of(status, "relay_log_file", "relay_log_pos")
     stored = coordinates_of(relay_info, "Relay_log_name", "Relay_log_pos")
     if applied is None or applied.base_name != relay.base_name:
-        return Undecided(APPLIED_UNKNOWN)
+        return Undecided(APPLIED_UNKNOWN if applied is None else IMAGE_RELAY_UNSEEN)
     if stored is None:
         return Undecided(NO_RELAY_INFO)
     if stored.base_name == applied.base_name and server.relay_log_info_is_transactional:

@@ -239,6 +239,79 @@ def with_channel(journal: Journal, file: str, position: int | None, **told: obje
     return backups.image(journal, channels=[{"channel": "", **channel}], **told)
 
 
+STATUS, LOG_STATUS = "source_status", "log_status"
+UNSTOPPED = {"backup_not_stopped"}
+
+
+@pytest.mark.parametrize(
+    ("locks", "read_from", "grows", "missing", "reasons"),
+    [
+        (["global_read"], STATUS, True, [], set()),
+        (["instance", "global_read"], STATUS, True, [], set()),
+        (["global_read"], "innodb_header", True, [], set()),
+        (["instance"], STATUS, True, [], UNSTOPPED),
+        (["instance"], STATUS, False, [], set()),
+        (["instance"], LOG_STATUS, True, [], set()),
+        (["tables"], LOG_STATUS, True, [], set()),
+        ([], LOG_STATUS, True, [], UNSTOPPED),
+        ([], LOG_STATUS, False, [], set()),
+        (["tables"], STATUS, False, ["LOCK BINLOG FOR BACKUP"], set()),
+        (["binlog"], STATUS, False, ["LOCK TABLES FOR BACKUP"], set()),
+        ([], STATUS, False, ["LOCK TABLES FOR BACKUP", "LOCK BINLOG FOR BACKUP"], set()),
+    ],
+)
+def test_which_locks_coordinates_need(
+    locks: list[str], read_from: str, grows: bool, missing: list[str], reasons: set[str]
+) -> None:
+    """MySQL 8.0 has no LOCK BINLOG FOR BACKUP: what is logged meanwhile leaves it undecided."""
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    backups.lock(journal.groups(int(grows)), *locks)
+    backups.unlock(journal, *locks[::-1])
+    backups.image(journal, coordinates_from=read_from)
+    found = [one.data["missing"] for one in audit(journal).findings]
+    assert (found, said_of(journal)) == ([missing] * bool(missing), reasons)
+
+
+@pytest.mark.parametrize(
+    ("locks", "is_logged", "reasons"),
+    [
+        (["instance"], True, set()),
+        (["instance"], False, UNSTOPPED),
+        (["global_read"], False, set()),
+    ],
+)
+def test_a_position_on_the_source_is_none_of_log_status(
+    locks: list[str], is_logged: bool, reasons: set[str]
+) -> None:
+    """Where the server logs nothing of it, nobody sees whether the applier stood still."""
+    journal, relay, _ = replica(2, log_replica_updates=is_logged, **backups.SERIAL)
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    backups.unlock(backups.lock(journal, *locks), *locks)
+    assert relay.source is not None
+    held = f"{UUID_C}:1-2"
+    with_channel(journal, *relay.source, coordinates_from=LOG_STATUS, gtid_executed=held)
+    assert (found_in(journal), said_of(journal)) == ([], reasons)
+
+
+@pytest.mark.parametrize(
+    ("read_from", "settings", "found", "reasons"),
+    [
+        (LOG_STATUS, {"max_connections": 1}, [], {"backup_may_be_committing"}),
+        (LOG_STATUS, {}, [], {"backup_may_be_committing"}),
+        (LOG_STATUS, {"commit_lag_max": 1}, ["data_lack_earlier"], set()),
+        (STATUS, {}, ["data_lack_earlier"], set()),
+    ],
+)
+def test_the_set_of_log_status_may_lack_groups_that_are_committing(
+    read_from: str, settings: dict[str, int], found: list[str], reasons: set[str]
+) -> None:
+    """The row names the end of the binary log, which is ahead of commits."""
+    journal = source(4, replica_parallel_workers=1, **settings)
+    backups.image(journal, coordinates_from=read_from, gtid_executed=f"{UUID_A}:1-2")
+    assert (found_in(journal), said_of(journal)) == (found, reasons)
+
+
 @pytest.mark.parametrize(("position", "reasons"), [(None, {"backup_channel_unseen"}), (157, set())])
 def test_a_channel_without_a_position_is_undecided(position: int | None, reasons: set[str]) -> None:
     """Where the data hold what was received is not said."""

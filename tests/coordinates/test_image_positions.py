@@ -130,13 +130,16 @@ def test_an_image_that_lacks_something_is_undecided_and_not_accused(lacks, reaso
     assert reason in {one.reason for one in result.observations if _RULE in one.rules}
 
 
-def test_positions_in_relay_logs_of_two_names_are_not_compared():
-    """As of a server whose relay_log was changed."""
+@pytest.mark.parametrize(("other", "reasons"), [(0, set()), (1, {"image_relay_unseen"})])
+def test_positions_in_relay_logs_of_two_names_are_not_compared(other, reasons):
+    """As of a server whose relay_log was changed; of the files of one the journal shows nothing."""
     journal, relay, more = replica(replica_parallel_workers=0)
-    file, position = relay.coordinates
+    named = [relay.coordinates, relay.coordinates]
+    named[other] = (f"other-{relay.coordinates[0]}", relay.coordinates[1])
     apply(journal, relay, more[0])
-    image(journal, channels=[positions((f"other-{file}", position), relay.coordinates)])
+    image(journal, channels=[positions(*named)])
     assert cases(journal) == []
+    assert {one.reason for one in audit(journal).observations} == reasons
 
 
 @pytest.mark.parametrize(

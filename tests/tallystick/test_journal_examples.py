@@ -18,7 +18,7 @@ from tallystick.runs.replay import result_of_audit
 
 A = "aaaaaaaa-0000-0000-0000-000000000001"
 PAGE = (Path(__file__).parents[2] / "docs" / "journal_examples.md").read_text("utf-8")
-REPLICA, RESTORE, FAILOVER = (
+REPLICA, RESTORE, FAILOVER, BACKUP = (
     block.split("```")[0].splitlines() for block in PAGE.split("```json\n")[1:]
 )
 
@@ -51,7 +51,13 @@ def with_lost_group() -> list[str]:
     return changed(lines, ("log_status", '"instance":"s"', '"c2"'), f"{A}:1,", f"{A}:1-2,")
 
 
-@pytest.mark.parametrize("lines", [REPLICA, RESTORE, FAILOVER])
+IMAGE = ('"step":"image"',)
+BY_STATUS = changed(BACKUP, IMAGE, '"log_status"', '"source_status"')
+UNDER_READ_LOCK = [line.replace('"lock":"instance"', '"lock":"global_read"') for line in BY_STATUS]
+UNDER_READ_LOCK[6:9] = [*UNDER_READ_LOCK[7:9], UNDER_READ_LOCK[6]]
+
+
+@pytest.mark.parametrize("lines", [REPLICA, RESTORE, FAILOVER, BACKUP, UNDER_READ_LOCK])
 def test_the_journals_are_consistent(lines: list[str]) -> None:
     """As they are on the page."""
     result = replayed(lines)
@@ -69,7 +75,7 @@ BROKEN = [
         {"relay_mirrors_source", "applied_relay_gtids_executed", "retrieved_matches_relay"},
     ),
     (
-        changed(RESTORE, ('"step":"image"',), '"binlog_position":357', '"binlog_position":236'),
+        changed(RESTORE, IMAGE, '"binlog_position":357', '"binlog_position":236'),
         {"backup_image_names_one_state", "restore_matches_image"},
     ),
     (
@@ -85,6 +91,10 @@ BROKEN = [
         {"previous_gtids_continuity"},
     ),
     (with_lost_group(), {"no_errant_gtids"}),
+    (
+        changed(BACKUP, IMAGE, '"binlog_position":557', '"binlog_position":357'),
+        {"backup_coordinates_match_data"},
+    ),
 ]
 
 
@@ -220,7 +230,21 @@ def test_an_image_without_relay_log_info_says_so() -> None:
     assert "image_no_relay_info" in {seen.reason for seen in replayed(lines).observations}
 
 
-RESTORED = changed(RESTORE, ('"step":"image"',), '"tables":[', '"tables":[{"name":"shop.items"},')
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (changed(BACKUP, IMAGE, f"{A}:1-2", f"{A}:1"), "backup_may_be_committing"),
+        (BY_STATUS, "backup_not_stopped"),
+    ],
+)
+def test_a_backup_beside_commits_may_be_undecided(lines: list[str], reason: str) -> None:
+    """What its set lacks may have been committing; only log_status is of one moment."""
+    result = replayed(lines)
+    assert (result.verdict, result.findings) == (Verdict.UNDECIDED, [])
+    assert [seen.reason for seen in result.observations] == [reason]
+
+
+RESTORED = changed(RESTORE, IMAGE, '"tables":[', '"tables":[{"name":"shop.items"},')
 
 
 @pytest.mark.parametrize(
