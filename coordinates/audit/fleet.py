@@ -558,9 +558,9 @@ def _origins_checked(instance: InstanceOrigins | None, at: JournalPosition) -> C
         # Which of them differ is not known, until the log begins anew.
         forgotten = Undecided(ORIGINS_FORGOTTEN, gtids=otherwise)
         return Check(name, Outcome.UNDECIDED, forgotten.reason.code, forgotten.data)
-    if instance is None or not instance.has_unknown:
+    if instance is None or not instance.lacking:
         return held(name)
-    data = {"field": "original_commit_timestamp"}
+    data = {"field": " and no ".join(sorted(instance.lacking))}
     return Check(name, Outcome.UNDECIDED, FIELD_NOT_GIVEN.code, data)
 
 

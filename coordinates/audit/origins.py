@@ -261,8 +261,8 @@ class InstanceOrigins:
     states: list[_State] = field(default_factory=list)
     lineage: int = 0
     known_ts: int = -1
-    has_unknown: bool = False
-    """Whether it has groups whose origin its journal does not name."""
+    lacking: frozenset[str] = frozenset()
+    """The fields of an origin that its journal does not name of some group."""
     forgotten_ts: int = -1
     """Which states it had before this time is forgotten."""
     has_forgotten_odd: bool = False
@@ -397,7 +397,7 @@ class Origins:
             known += len(part.gno)
             self._enter(instance_id, log, sid, part)
         if known < len(groups.gno):
-            self.instance(instance_id).has_unknown = True
+            self.instance(instance_id).lacking |= _fields_lacking(groups)
 
     def _enter(
         self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
@@ -672,6 +672,12 @@ _min, _all, _any = np.minimum.reduce, np.logical_and.reduce, np.logical_or.reduc
 
 def _are_odd(states: Iterable[_State]) -> bool:
     return any(len(claims) > 1 for state in states for claims in (*state.logs, state.lost))
+
+
+def _fields_lacking(groups: OriginColumns) -> frozenset[str]:
+    of_server, of_time = groups.server_id, groups.commit_ts
+    fields = {"server_id": of_server, "original_commit_timestamp": of_time}
+    return frozenset(name for name, column in fields.items() if _min(column) < 0)
 
 
 def _distinct(groups: OriginColumns) -> list[OriginColumns]:

@@ -243,7 +243,7 @@ ROW_EARLY = reason(
 )
 NO_ROW = reason("no_row", "collection {collection} brought no row: {error}", Lack.ANSWER)
 FIELD_NOT_GIVEN = reason(
-    "field_not_given", "the journal's events of the binary log have no {field}", Lack.VALUE
+    "field_not_given", "the journal's events of logs have no {field}", Lack.VALUE
 )
 GTID_MODE_NOT_KNOWN = reason("gtid_mode_not_known", "gtid_mode was not reported", Lack.VALUE)
 ROW_NAMES_ANOTHER_SERVER = reason(

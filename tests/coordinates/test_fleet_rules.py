@@ -2117,21 +2117,29 @@ class TestGtidOriginAgreement:
         last = "holds" if begins_anew else now
         assert said == {"c1": now, "c2": now, "c3": now, "c4": last}
 
-    @pytest.mark.parametrize("known", [1000, -1])
-    def test_without_commit_times_nothing_is_claimed(self, known):
-        """And nothing agrees: the rule is undecided on that instance."""
+    @pytest.mark.parametrize(
+        ("commit_time", "server_id", "field"),
+        [
+            (1000, 1, None),
+            (-1, 1, "original_commit_timestamp"),
+            (1000, -1, "server_id"),
+            (-1, -1, "original_commit_timestamp and no server_id"),
+        ],
+    )
+    def test_without_its_fields_nothing_is_claimed(self, commit_time, server_id, field):
+        """And nothing agrees: the rule is undecided on that instance, and names what is missing."""
         source, replica = fleet_of_two()
-        replica.commit_times = {f"{A}:{n}": known for n in (1, 2, 3)}
-        replica.log(*(f"{A}:{n}" for n in (1, 2, 3)), server_id=1)
+        replica.commit_times = {f"{A}:{n}": commit_time for n in (1, 2, 3)}
+        replica.log(*(f"{A}:{n}" for n in (1, 2, 3)), server_id=server_id)
         for journal in (replica, source):
             journal.status(f"{A}:1-3")
         said = {
-            one.instance_id: (one.check.outcome.value, one.check.reason)
+            one.instance_id: (one.check.reason, one.check.data)
             for one in audit(source, replica).checks
             if one.check.rule == "gtid_origin_agreement"
         }
-        unknown = ("undecided", "field_not_given")
-        assert said == {"s": ("holds", ""), "r": ("holds", "") if known > 0 else unknown}
+        unknown = ("field_not_given", {"field": field})
+        assert said == {"s": ("", {}), "r": ("", {}) if field is None else unknown}
 
 
 class TestRelayMirrorsSource:
