@@ -345,7 +345,9 @@ class ReplicaComparisons:
         replica.is_clone_status_read |= state in ("completed", "failed")
         if state != "completed":
             return None
-        is_another = found is not None and found.get("begin_time") != values.get("begin_time")
+        is_another = found is not None and (
+            _begin_time(found.get("begin_time")) != _begin_time(values.get("begin_time"))
+        )
         if replica.clone_ts is None or is_another:
             name = f"no clone {values.get('begin_time')} {values.get('binlog_file')}"
             why = Undecided(CLONE_UNSEEN)
@@ -437,6 +439,12 @@ class ReplicaComparisons:
 def keys_of(channels: Iterable[ReplicaChannel]) -> tuple[str, ...]:
     """The sources of channels, each once, in order."""
     return tuple(sorted({channel.key for channel in channels if channel.key is not None}))
+
+
+def _begin_time(value: Any) -> tuple[str, str]:
+    """A time of clone_status, however many digits its fraction is written with."""
+    seconds, _, fraction = str(value).partition(".")
+    return seconds, fraction.rstrip("0")
 
 
 def _set(text: str | None) -> GtidSet | None:

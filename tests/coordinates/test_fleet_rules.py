@@ -3088,6 +3088,9 @@ class TestFoundClones:
             (end_of(2), "1-3", {"resets": True}, "donor_log_began_anew"),
             (end_of(2), "1-3", {"peer": None}, "clone_donor_unknown"),
             (end_of(2), "1-3", {"is_timed": False}, "clone_unseen"),
+            # However many digits the fraction is written with, it is one moment.
+            (end_of(2), "1-3", {"begun": "2026-11-27 20:00:55.344"}, "set_has_more"),
+            (end_of(2), "1-3", {"begun": "2026-11-27 20:00:55"}, "clone_unseen"),
             # The row is of another clone than the record.
             (end_of(2), "1-3", {"begun": "2026-11-27 20:00:11.000000"}, "clone_unseen"),
         ],
