@@ -16,9 +16,10 @@ from tallystick.coordinates.results import (
     gravest,
 )
 from tallystick.coordinates.rules.outcomes import json_values
+from tallystick.coordinates.rules.statements import with_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from tallystick.coordinates.rules.outcomes import Broken, Reason, Undecided, Waiting
     from tallystick.coordinates.rules.registry import Rule
@@ -60,8 +61,10 @@ class FindingCollector:
         output.checks = gravest(output.checks)
         return output
 
-    def broken(self, rule: Rule, broken: Broken, subject: Subject) -> None:
-        """A rule is broken."""
+    def broken(
+        self, rule: Rule, broken: Broken, subject: Subject, versions: Mapping[str, str | None]
+    ) -> None:
+        """A rule is broken; with the versions of the servers that the finding names."""
         at = subject.at
         self._output.findings.append(
             Finding(
@@ -72,7 +75,7 @@ class FindingCollector:
                 channel=subject.channel,
                 at=broken.at or "",
                 witness=broken.witness,
-                data=broken.data,
+                data=with_versions(rule, broken, versions),
                 collection_id=at.collection_id,
                 epoch=at.epoch,
                 sequence=at.sequence,

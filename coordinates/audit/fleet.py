@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.origins import InstanceOrigins
     from tallystick.coordinates.rules.between import Settled
+    from tallystick.coordinates.rules.registry import Rule
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
 
@@ -378,11 +379,20 @@ class FleetAudit:
         against = replace(against, uncertain_us=uncertain_us)
         return judge(at_any_time(item, later_us, earlier_us), against)
 
+    def _broken(self, rule: Rule, broken: Broken, subject: Subject) -> None:
+        named = {subject.instance_id}
+        for value in broken.data.values():
+            values = value if isinstance(value, list) else [value]
+            named.update(one for one in values if isinstance(one, str))
+        timelines = self.reader.timelines
+        versions = {name: timelines[name].version for name in sorted(named & timelines.keys())}
+        self.collector.broken(rule, broken, subject, versions)
+
     def _report(self, key: QueueKey, queue: Queue, item: Evidence, answer: Settled) -> None:
         comparison, subject = COMPARISONS[key.comparison], _subject(key, item)
         rule = comparison.rule
         for broken in (answer,) if isinstance(answer, Broken) else _several(answer):
-            self.collector.broken(rule, broken, subject)
+            self._broken(rule, broken, subject)
         if isinstance(answer, StillBroken):
             self.collector.check(subject, Check(rule.name, Outcome.BROKEN))
         elif comparison.leaves_undecided and isinstance(answer, Holds):
@@ -457,7 +467,7 @@ class FleetAudit:
                     identities = self.reader.timelines[second].identities
                     shown = next(i for i in identities if i.server_uuid == server_uuid)
                     at = JournalPosition(shown.ts, shown.epoch, shown.sequence, shown.collection_id)
-                    self.collector.broken(
+                    self._broken(
                         server_uuid_unique,
                         shared_server_uuid(server_uuid, first),
                         Subject(second, None, at),
@@ -484,7 +494,7 @@ class FleetAudit:
             )
             answer = judge(claims)
             subject = Subject(found.shown_by, None, found.at)
-            self.collector.broken(gtid_origin_agreement, answer, subject)
+            self._broken(gtid_origin_agreement, answer, subject)
         doubts = [(one, ORIGINS_FORGOTTEN) for one in origins.uncompared]
         doubts += [(one, APPLIED_EMPTY) for one in origins.emptied]
         for one, why in doubts:

@@ -268,6 +268,7 @@ class FleetEventReader:
         body, replica = event.body, member.replica
         self._identify(event, member)
         member.timeline.cluster = body.get("cluster") or member.timeline.cluster
+        member.timeline.version = body.get("version")
         group = (body.get("variables") or {}).get("group_replication_group_name")
         member.timeline.group_uuid = str(group).lower() if group else member.timeline.group_uuid
         data_lineage = body.get("data_lineage")

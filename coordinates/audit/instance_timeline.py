@@ -62,6 +62,7 @@ class InstanceTimeline(SidTable):
     identities: list[Identity] = field(default_factory=list)
     cluster: str | None = None
     """The cluster that its producer counts it to, None not known."""
+    version: str | None = None
     group_uuid: str | None = None
     server_id: int | None = None
     server_ids: set[int] = field(default_factory=set)

@@ -11,6 +11,7 @@ from tallystick.coordinates.results import Finding, Observation, ObservationCode
 from tallystick.coordinates.rules.observations import DURATION_UNCONFIRMED, OF_DROPPED_EVENTS
 from tallystick.coordinates.rules.outcomes import Broken, json_values
 from tallystick.coordinates.rules.registry import RULE_OF_ANOMALY, RULES
+from tallystick.coordinates.rules.statements import with_versions
 from tallystick.coordinates.state_codec import TRANSIENT
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class Reporter:
 
     instance_id: str
     disabled: frozenset[str] = field(default=frozenset(), metadata=TRANSIENT)
+    version: str | None = None
+    """Of the server, as its last start in the journal names it."""
     is_mute: bool = False
     """Whether no finding can be trusted: the server's settings are not known any more."""
     is_timed: bool = False
@@ -106,7 +109,7 @@ class Reporter:
             channel=channel,
             at=broken.at or at,
             witness=broken.witness,
-            data=broken.data,
+            data=with_versions(rule, broken, {self.instance_id: self.version}),
             collection_id=collection_id,
             epoch=epoch,
             sequence=sequence,

@@ -136,6 +136,7 @@ class ServerRecordReader(InstanceState):
             self._doubt_commits(has_logged=has_logged)
             self._doubt_stop(body)
         self.server.started(body)
+        self.reporter.version = self.server.version
         self.reporter.is_mute = False
         if was_known and self.server.log_bin != log_bin:
             self.baselines.log_bin_changed = True

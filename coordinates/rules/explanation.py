@@ -35,6 +35,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.catalogue import REASONS, RULES
+from tallystick.coordinates.rules.statements import in_names_of
 from tallystick.coordinates.values.errors import GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -260,6 +261,7 @@ def explain(finding: Finding) -> Explanation:
             cure=(),
         )
     assert rule is not None
+    version = finding.data.get("versions", {}).get(finding.instance_id)
     witness = _with_moment(finding.witness)
     return Explanation(
         sentence=fill(texts.sentence, values),
@@ -269,7 +271,8 @@ def explain(finding: Finding) -> Explanation:
         expected_in=fill(texts.expected_in, values),
         at=values["at"],
         witness=witness,
-        remedy=(texts.remedy or rule.remedy) + _ENDS[rule.healed_by(finding.case)],
+        remedy=in_names_of(version, texts.remedy or rule.remedy)
+        + _ENDS[rule.healed_by(finding.case)],
         verify=_to_run(rule.verify, values),
         cure=_to_run(texts.cure, values),
     )
@@ -288,7 +291,9 @@ def _by_text(templates: Iterable[Statement], values: Mapping[str, Any]) -> dict[
     for statement in templates:
         if statement.names() <= known:
             with suppress(ValueError):
-                made.setdefault(fill(statement.text, values), []).append(fill(statement.on, values))
+                on = fill(statement.on, values)
+                text = in_names_of(values.get("versions", {}).get(on), statement.text)
+                made.setdefault(fill(text, values), []).append(on)
     return made
 
 

@@ -67,9 +67,8 @@ _RESTORE = "restored server"
         "MySQL manual: gtid_purged; mysqldump --set-gtid-purged",
     ),
     remedy=(
-        "Before replication is started: RESET BINARY LOGS AND GTIDS (RESET MASTER before 8.2) on"
-        " the restored server, then SET GLOBAL gtid_purged to the image's set. If groups were"
-        " applied since, restore again."
+        "Before replication is started: RESET BINARY LOGS AND GTIDS on the restored server, then"
+        " SET GLOBAL gtid_purged to the image's set. If groups were applied since, restore again."
     ),
     verify=(GTID_SETS, not_executed("witness")),
     cases={

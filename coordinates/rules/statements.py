@@ -1,19 +1,68 @@
 """What an operator runs to see a contradiction on his own servers: statements that rules share.
 
-They run on MySQL 8.0.23 and later. Lines of ``mysqlbinlog`` are for the directory of the logs, but
+They are written in the names of MySQL 8.2 and later, and shown in those of the server's version,
+where it is known. Lines of ``mysqlbinlog`` are for the directory of the logs, but
 for those that read groups by their GTIDs: these ask the server, with the account of the client's
 option file. All show the server as it is now: what has come since is not missing any more.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import re
+from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.rules.registry import Statement
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from tallystick.coordinates.rules.outcomes import Broken
+    from tallystick.coordinates.rules.registry import Rule
 
 _HERE: Final = "{instance}"
 _MYSQLBINLOG: Final = "mysqlbinlog -v --base64-output=DECODE-ROWS"
 _LINES: Final = 40
+
+
+_RENAMED: Final = tuple(
+    (since, re.compile(name), before)
+    for since, name, before in (
+        ((8, 2, 0), r"\bRESET BINARY LOGS AND GTIDS\b", "RESET MASTER"),
+        ((8, 0, 26), r"\blog_replica_updates\b", "log_slave_updates"),
+        ((8, 0, 26), r"(?<!')\breplica_preserve_commit_order\b", "slave_preserve_commit_order"),
+        ((8, 0, 23), r"\bCHANGE REPLICATION SOURCE\b", "CHANGE MASTER"),
+        ((8, 0, 23), r"\bSOURCE_(?=[A-Z])", "MASTER_"),
+        ((8, 0, 22), r"\b(START|STOP|RESET|SHOW) REPLICA\b", r"\1 SLAVE"),
+        ((8, 0, 1), r"\bAPPLYING_TRANSACTION\b", "LAST_SEEN_TRANSACTION"),
+    )
+)
+"""Since which version something has its name, and what it was called before."""
+_numbers = re.compile(r"(\d+)\.(\d+)\.(\d+)").match
+
+
+def in_names_of(version: str | None, text: str) -> str:
+    """A template as a server of a version knows it; the text itself where that is not known."""
+    found = _numbers(version or "")
+    if found is not None:
+        numbers = tuple(map(int, found.groups()))
+        for since, name, before in _RENAMED:
+            if numbers < since:
+                text = name.sub(before, text)
+    return text
+
+
+def with_versions(
+    rule: Rule, broken: Broken, versions: Mapping[str, str | None]
+) -> Mapping[str, Any]:
+    """The data of a finding, with the versions by instance that call something by another name."""
+    case = rule.cases[broken.case]
+    texts = [case.remedy or rule.remedy, *(one.text for one in (*rule.verify, *case.cure))]
+    older = {
+        instance_id: version
+        for instance_id, version in versions.items()
+        if any(in_names_of(version, text) != text for text in texts)
+    }
+    return {**broken.data, "versions": older} if older else broken.data
 
 
 def sql(text: str, on: str = _HERE) -> Statement:

@@ -14,8 +14,11 @@ from tallystick.coordinates.rules.explanation import explain, fill, finding_docu
 from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT
 from tallystick.coordinates.values.gtid import GtidSet
+from tests.support.journals import audit
 from tests.support.results import finding
+from tests.support.rule_cases import all_cases
 
+CASES = all_cases()
 UUID = "aaaaaaaa-0000-0000-0000-000000000001"
 
 
@@ -59,6 +62,36 @@ def test_a_finding_names_the_statements_that_heal_it():
     assert last == "RESET REPLICA ALL FOR CHANNEL 'fetch';"
     assert finding_document(found)["cure"][1] == {"on": "s", "statement": start}
     assert explain(replace(found, case="not_of_sources", data={"sources": ["s", "t"]})).cure == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "status", "reset", "option", "reset_binlog"),
+    [
+        ("8.0.21-12", "SHOW SLAVE", "RESET SLAVE", "MASTER_", "RESET MASTER"),
+        ("8.0.22", "SHOW REPLICA", "RESET REPLICA", "MASTER_", "RESET MASTER"),
+        ("8.0.23", "SHOW REPLICA", "RESET REPLICA", "SOURCE_", "RESET MASTER"),
+        ("8.1.0", "SHOW REPLICA", "RESET REPLICA", "SOURCE_", "RESET MASTER"),
+        ("8.2.0", "SHOW REPLICA", "RESET REPLICA", "SOURCE_", "RESET BINARY LOGS AND GTIDS"),
+        (None, "SHOW REPLICA", "RESET REPLICA", "SOURCE_", "RESET BINARY LOGS AND GTIDS"),
+    ],
+)
+def test_statements_have_the_names_of_the_version_in_the_journal(
+    version, status, reset, option, reset_binlog
+):
+    """In the remedy, too; what a template names by a value stays as it is."""
+    for name in ("applied_relay_gtids_executed", "applied_coordinates_paired"):
+        journal = CASES[name].build(breaks=True)
+        [start] = [one for one in journal.records if one["kind"] == "start"]
+        start["version"] = version
+        [found] = [one for one in audit(journal).findings if one.rule == name]
+        found = replace(found, channel="SHOW REPLICA")
+        texts = explain(found)
+        assert ("a", f"{status} STATUS FOR CHANNEL 'SHOW REPLICA';") in texts.verify
+        if name == "applied_coordinates_paired":
+            assert f"{option}AUTO_POSITION=1" in texts.remedy
+        else:
+            assert f"stop the channel and {reset}:" in texts.remedy
+            assert f"as after {reset_binlog}," in texts.remedy
 
 
 def test_values_from_outside_stay_inside_their_quotes():

@@ -269,6 +269,23 @@ class TestNoErrantGtids:
         source.status(f"{A}:1-3")
         assert [finding.witness for finding in audit(source, replica).findings] == errant
 
+    def test_each_statement_has_the_names_of_the_server_that_it_is_for(self):
+        """The source fetches the group, the remedy is for who reads of the replica."""
+        source, replica = fleet_of_two()
+        source.boot(version="8.0.20")
+        replica.boot(version="8.4.3")
+        replica.status(f"{A}:1-3:9", replica.says(source, f"{A}:1-3"))
+        source.status(f"{A}:1-3")
+        [finding] = audit(source, replica).findings
+        assert finding.data["versions"] == {"s": "8.0.20"}
+        assert [text.split(" FOR ")[0] for _, text in explain(finding).cure[1:]] == [
+            "START SLAVE",
+            f"SELECT WAIT_FOR_EXECUTED_GTID_SET('{A}:9');",
+            "STOP SLAVE",
+            "RESET SLAVE ALL",
+        ]
+        assert "SOURCE_AUTO_POSITION=1" in explain(finding).remedy
+
     @pytest.mark.parametrize("begins", ["first row", "gap", "later row", "reset"])
     @pytest.mark.parametrize("server", ["unknown", "the replica", "the source", "another"])
     def test_a_channel_that_was_gone_before_the_journal_began(self, server, begins):

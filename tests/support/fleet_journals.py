@@ -67,12 +67,19 @@ class Journal:
         self.fleet_events.append(made)
         return made
 
-    def boot(self, *, data_lineage: int = 0, cluster: str | None = None, **variables: Any) -> None:
+    def boot(
+        self,
+        *,
+        data_lineage: int = 0,
+        cluster: str | None = None,
+        version: str = "8.0.31",
+        **variables: Any,
+    ) -> None:
         self.fleet_event(
             FleetEventKind.BOOT,
             server_uuid=self.uuid,
             server_id=self.server_id,
-            version="8.0.31",
+            version=version,
             cluster=cluster,
             variables=variables,
             data_lineage=data_lineage,
