@@ -411,9 +411,7 @@ def judge_pair(
         " channel and RESET REPLICA: without its relay log a channel with auto-positioning asks"
         " again for every GTID that is not executed; if the source has purged it, rebuild the"
         " replica. Where it is there, as after RESET BINARY LOGS AND GTIDS, asking again would"
-        " repeat it: add the GTIDs to gtid_purged instead. What a server has lost of its own is not"
-        " sent back to it: rebuild it from the server that has it, or let it replicate from there"
-        " under another server_id first. It must not write before: it would give the numbers again."
+        " repeat it: add the GTIDs to gtid_purged instead."
     ),
     verify=(not_executed(), REPLICA_STATUS),
     evidence=ChannelEvidence,
@@ -443,6 +441,11 @@ def judge_pair(
             "gtid_executed of the replica",
             "everything before the executed position",
             "binary log of instance {source} up to {file}:{position}",
+            remedy=(
+                "Keep clients off the server: it would give the numbers to other transactions."
+                " Rebuild it by a clone or a backup of the server that still has what is lost, or"
+                " let it replicate from there under another server_id until it has executed that."
+            ),
         ),
     },
 )
