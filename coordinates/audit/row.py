@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.server import Server
     from tallystick.coordinates.events.log_status import ChannelState, Problem, ThreadState
     from tallystick.coordinates.logs.relay_reader import RelayReader
+    from tallystick.coordinates.results import Check
     from tallystick.coordinates.rules.channel import ChannelEvidence
     from tallystick.coordinates.rules.outcomes import Reason, RowAnswer
     from tallystick.coordinates.values.binlog import LogCoordinates
@@ -487,6 +488,13 @@ def _checked(checks: RowChecks, channel: str | None) -> dict[str, Any]:
     ):
         verdict = Verdict.UNDECIDED
     return {"verdict": verdict.value, "checks": found}
+
+
+def decisive(cut: Cut) -> list[Check]:
+    """The undecided checks for which a row is undecided; all of them, where nothing was judged."""
+    required = {rule.name for rule in REQUIRED_FOR_CONSISTENT}
+    found = [one for one in cut.undecided if one.reason in NOT_CONSISTENT or one.rule in required]
+    return found or list(cut.undecided)
 
 
 def _undecided(checks: RowChecks, why: Reason) -> dict[str, Any]:

@@ -366,10 +366,10 @@ def observation_document(seen: Observation) -> dict[str, Any]:
     return seen.to_dict() | {"text": observation_text(seen)}
 
 
-def reasons_of(cut: Cut) -> str:
-    """Why a row is undecided, in one line."""
+def reasons_of(cut: Cut, checks: Iterable[Check]) -> str:
+    """Why a row is undecided, in one line: as a whole, and by checks."""
     whole = [REASONS[cut.reason].text] if cut.reason in REASONS else []
-    return "; ".join([*whole, *(f"{one.rule}: {reason_text(one)}" for one in cut.undecided)])
+    return "; ".join([*whole, *(f"{one.rule}: {reason_text(one)}" for one in checks)])
 
 
 def shorten_gtids(text: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.audit.row import decisive
 from tallystick.coordinates.results import Observation, Verdict
 from tallystick.coordinates.rules.explanation import observation_text, reasons_of
 from tallystick.runs.breaches import breaches_of
@@ -77,7 +78,7 @@ def doubts(result: RunResult) -> Iterator[str]:
     for cut in result.newest_cuts:
         is_explained = cut.answer != "row" and (cut.instance_id, cut.collection_id) in explained
         if cut.verdict == Verdict.UNDECIDED.value and not is_explained:
-            yield f"{row_name(cut)}: {reasons_of(cut)}"
+            yield f"{row_name(cut)}: {reasons_of(cut, decisive(cut))}"
     if result.history is not None:
         yield from result.history.reasons
     if not result.collections:

@@ -21,6 +21,7 @@ from uuid import uuid4
 import pytest
 
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.audit.row import decisive
 from tallystick.coordinates.results import Finding, Verdict
 from tallystick.coordinates.rules.explanation import explain, observation_text, reasons_of
 from tallystick.deploy.broker import LocalBroker
@@ -319,7 +320,9 @@ def show(result: AuditResult) -> None:
         sys.stdout.write(f"{finding.instance_id} {finding.collection_id} {explain(finding)}\n")
     for cut in result.cuts:
         if cut.verdict == Verdict.UNDECIDED.value:
-            sys.stdout.write(f"{cut.instance_id} {cut.collection_id} {reasons_of(cut)}\n")
+            sys.stdout.write(
+                f"{cut.instance_id} {cut.collection_id} {reasons_of(cut, decisive(cut))}\n"
+            )
     for seen in result.observations:
         if seen.is_undecided:
             sys.stdout.write(f"{seen.instance_id} {seen.collection_id} {observation_text(seen)}\n")
