@@ -67,6 +67,7 @@ class ReplicaExecuted:
     Attributes:
         executed: All but what SET gtid_purged gave it.
         assigned: What that gave it.
+        skipped: What of that it had not received, though it was a replica already.
         retrieved: By all channels, None not known.
         before: What it had executed at the first row of its journal: channels that were gone by
             then may have brought it.
@@ -82,6 +83,7 @@ class ReplicaExecuted:
     group_uuid: str | None
     retrieved: GtidSet | None
     assigned: GtidSet
+    skipped: GtidSet
     before: GtidSet
     uncounted: tuple[Uncounted, ...]
 

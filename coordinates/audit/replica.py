@@ -365,6 +365,8 @@ class Replica(SidTable):
         left_uuids: Those channels' sources.
         gone: Names of channels removed by RESET REPLICA ALL.
         assigned: GTIDs that SET gtid_purged has given it.
+        skipped: What of that it had not received, though it had a channel and had shown a row
+            since its data were replaced or its binary log was reset.
         given: The same, since its data were replaced or its binary log was reset.
         shown: What the last row showed as executed, since nothing may have taken it back.
         before: What the first row showed as executed since the journal, or its data, began; None:
@@ -399,6 +401,7 @@ class Replica(SidTable):
     gone: set[str] = field(default_factory=set)
     assigned: GtidSet = GtidSet.EMPTY
     given: GtidSet = GtidSet.EMPTY
+    skipped: GtidSet = GtidSet.EMPTY
     shown: GtidSet = GtidSet.EMPTY
     before: GtidSet | None = None
     uncounted: list[Uncounted] = field(default_factory=list)
@@ -507,7 +510,7 @@ class Replica(SidTable):
         """Another data directory: its channels are those of the copy, until recorded otherwise."""
         self.channels = {}
         self.resumed_from = set()
-        self.left = self.shown = self.given = GtidSet.EMPTY
+        self.left = self.shown = self.given = self.skipped = GtidSet.EMPTY
         self.uncounted = []
         self.before = None
         self.left_uuids = []
@@ -531,7 +534,7 @@ class Replica(SidTable):
             first, second, *newer = found
             found = [second._replace(gtids=first.gtids | second.gtids), *newer]
         self.uncounted = found
-        self.shown = self.before = self.given = GtidSet.EMPTY
+        self.shown = self.before = self.given = self.skipped = GtidSet.EMPTY
         self._forget_claimed()
         for channel in self.channels.values():
             channel.unproven = GtidSet.EMPTY

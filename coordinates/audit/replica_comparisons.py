@@ -282,6 +282,7 @@ class ReplicaComparisons:
             at=at,
             executed=unexplained - assigned,
             assigned=unexplained & assigned,
+            skipped=sets[0] & member.replica.skipped,
             server_uuid=timeline.uuid_at(at.ts),
             group_uuid=timeline.group_uuid,
             retrieved=sets[1],

@@ -2555,6 +2555,46 @@ class TestRelayMirrorsSource:
         assert names(output) == ["relay_mirrors_source"] * is_omitted
         assert "queued_between_sources" in {o.reason for o in output.observations}
 
+    @pytest.mark.parametrize(
+        ("how", "gtids"),
+        [
+            ("", "3-4"),
+            ("received", "4"),  # the replica had the other one in its relay log
+            ("no row before", ""),  # as of a backup that was loaded
+            ("restored", ""),
+            ("reset", ""),
+            ("no channel", ""),  # as of a server whose data were loaded
+            ("not logged", ""),  # of a server that is gone: all are given it
+        ],
+    )
+    def test_what_gtid_purged_has_a_replica_skip(self, how, gtids):
+        """Its data may have it from elsewhere; the row after it counts it as executed."""
+        source, replica = fleet_of_two(groups=2 if how == "not logged" else 5)
+        if how == "not logged":
+            source.assign(f"{A}:3-4")
+        if how != "no row before":
+            replica.status(f"{A}:1-2", replica.says(source, f"{A}:1-2"))
+        if how == "received":
+            replica.receive(source, (3, f"{A}:3"))
+        elif how == "restored":
+            replica.boot(data_lineage=1)
+            replica.follow(source)
+        elif how == "reset":
+            replica.reset("reset")
+        elif how == "no channel":
+            replica.administer("reset_all")
+        replica.assign(f"{A}:3-4")
+        if how == "no channel":
+            replica.follow(source)
+        for _ in range(2):
+            replica.status(f"{A}:1-4", replica.says(source, f"{A}:1-2"))
+            source.status(f"{A}:1-5")
+        output = audit(source, replica)
+        assert names(output) == []
+        said = [o for o in output.observations if o.reason == "skipped_by_gtid_purged"]
+        assert {o.data["gtids"] for o in said} == ({f"{A}:{gtids}"} if gtids else set())
+        assert all(o.is_undecided for o in said)
+
     def test_after_a_gap_a_channel_may_have_received_more_than_its_journal_shows(self):
         """Groups that were received in the gap are in the relay log, executed or not."""
         source, replica = fleet_of_two()
