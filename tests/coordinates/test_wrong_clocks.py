@@ -176,7 +176,7 @@ def test_durations_that_nothing_confirms_are_not_kept_for_ever():
     """Where no more answers come, the oldest ones stay unconfirmed; the state has a limit."""
     reporter = Reporter("a", is_timed=True, lag_us=0)
     for number in range(UNCONFIRMED_MAX + 3):
-        broken = Broken("critical_zone", witness="", at=f"c{number}")
+        broken = Broken("collection_too_long", witness="", at=f"c{number}")
         reporter.broken(COLLECTION_WITHIN_BUDGET, broken, excess_us=1)
     assert [one.finding.at for one in reporter.unconfirmed[:1]] == ["c3"]
     assert len(reporter.unconfirmed) == UNCONFIRMED_MAX
@@ -187,7 +187,7 @@ def test_durations_that_nothing_confirms_are_not_kept_for_ever():
 def test_a_duration_that_four_answers_do_not_confirm_stays_unconfirmed(set_us: int) -> None:
     """It is too long by a microsecond, and the clock was set ahead by none, or by as much."""
     reporter = Reporter("a", is_timed=True, lag_us=0)
-    broken = Broken("critical_zone", witness="", at="c")
+    broken = Broken("collection_too_long", witness="", at="c")
     reporter.broken(COLLECTION_WITHIN_BUDGET, broken, excess_us=1)
     for number in range(4):
         assert not reporter.observations
