@@ -14,6 +14,8 @@ from tallystick.campaign import (
     scenario_of,
     simulate_command,
 )
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.assemble import History, simulate
 from tallystick.producers.simulator.faults import FAULTS
@@ -53,6 +55,21 @@ def test_a_fault_breaks_exactly_the_invariants_of_the_catalogue(fault: str) -> N
     result = _row(fault)
     assert result.injected, _explain(result)
     assert result.fired == FAULTS[fault].must_fire, _explain(result)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [name for name, one in FAULTS.items() if any(RULES[r].scope == "X" for r in one.must_fire)],
+    scope="module",
+)
+def test_what_the_end_of_a_history_shows_is_not_consistent_if_it_goes_on(fault: str) -> None:
+    """Cut where a finding has its evidence: what waits for later records is undecided."""
+    blocks = list(_history(fault).blocks(512))
+    for ts in {finding.ts for finding in audit_history(blocks).findings[:2]}:
+        sizes = [int((block.columns["ts"] <= ts).sum()) for block in blocks]
+        cut = [block.take(0, size) for block, size in zip(blocks, sizes, strict=True) if size]
+        if audit_history(cut).verdict is Verdict.INCONSISTENT:
+            assert audit_history(cut, goes_on=True).verdict is not Verdict.CONSISTENT
 
 
 @pytest.mark.parametrize("run", range(_RUNS))

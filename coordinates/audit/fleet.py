@@ -49,6 +49,7 @@ from tallystick.coordinates.rules.catalogue import COMPARISONS
 from tallystick.coordinates.rules.identity import (
     APPLIED_EMPTY,
     ORIGINS_FORGOTTEN,
+    ORIGINS_NOT_REACHED,
     Claims,
     gtid_origin_agreement,
     server_uuid_unique,
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.origins import InstanceOrigins
+    from tallystick.coordinates.audit.replica_comparisons import Member
     from tallystick.coordinates.rules.between import Settled
     from tallystick.coordinates.rules.registry import Rule
 
@@ -162,14 +164,12 @@ class FleetAudit:
         timelines = self.reader.timelines.values()
         end = max((timeline.known_ts for timeline in timelines), default=0)
         asked = max((timeline.clock.last_asked for timeline in timelines), default=0)
-        for instance_id, member in self.reader.members.items():
-            at = member.replica.at or JournalPosition(end, 0, 0, None)
+        for member in self.reader.members.values():
             # Not a row's own time: what was queued since must be looked up in later journals.
-            at_end = JournalPosition(end, at.epoch, at.sequence, None)
+            at_end = _end_of(member, end)
             for channel in member.replica.channels.values():
                 self.reader.comparisons.queue_groups(member, channel, at_end, (), is_row=False)
-            self.reader.origins.end(instance_id)
-            self.reader.count_claims(member, at_end)
+            self._end_claims(member, at_end)
             # Nothing follows: all is known, by whatever clock. But who was asked once more and has
             # not answered may have been cut short: what it lacks is not held against others.
             if not member.timeline.clock.has_left_out(asked):
@@ -177,13 +177,22 @@ class FleetAudit:
         self._settle()
         for key, queue in self.queues.items():
             self._expire_queue(key, queue, end + 1)
+        self._give_up_origins()
         return self.collector.give()
 
     def give_up(self) -> FleetOutput:
         """Nothing more is read, though the journals go on: what waits is undecided."""
         for key, queue in self.queues.items():
             self._expire_oldest(key, queue, len(queue.items))
+        for member in self.reader.members.values():
+            self._end_claims(member, _end_of(member, member.timeline.known_ts))
+        self._give_up_origins()
         return self.collector.give()
+
+    def _end_claims(self, member: Member, at: JournalPosition) -> None:
+        """No row follows that would make the claims of an instance count."""
+        self.reader.origins.end(member.timeline.instance_id)
+        self.reader.count_claims(member, at)
 
     def expire(self, before_ts: Mapping[str, int]) -> FleetOutput:
         """Comparisons that still wait are undecided.
@@ -498,13 +507,27 @@ class FleetAudit:
         doubts = [(one, ORIGINS_FORGOTTEN) for one in origins.uncompared]
         doubts += [(one, APPLIED_EMPTY) for one in origins.emptied]
         for one, why in doubts:
-            subject, rule = Subject(one.instance_id, None, one.at), gtid_origin_agreement
-            doubt = Undecided(why, gtids=one.gtids)
-            self.collector.observe(subject, [rule], why, **doubt.data)
-            check = Check(rule.name, Outcome.UNDECIDED, why.code, doubt.data)
-            self.collector.check(subject, check)
+            subject = Subject(one.instance_id, None, one.at)
+            self._doubt_origins(subject, Undecided(why, gtids=one.gtids))
         origins.uncompared, origins.emptied = [], []
         self._check_origins()
+
+    def _give_up_origins(self) -> None:
+        """What contradicts each other, unless a log has begun anew meanwhile, is undecided."""
+        if gtid_origin_agreement.name in self.disabled:
+            return
+        origins = self.reader.origins
+        for found in origins.contradictions(origins.instances, END_OF_TIME):
+            subject = Subject(found.shown_by, None, found.at)
+            other = found.first if found.shown_by == found.second else found.second
+            doubt = Undecided(ORIGINS_NOT_REACHED, gtids=found.gtids, other=other)
+            self._doubt_origins(subject, doubt)
+
+    def _doubt_origins(self, subject: Subject, doubt: Undecided) -> None:
+        rule = gtid_origin_agreement
+        self.collector.observe(subject, [rule], doubt.reason, **doubt.data)
+        check = Check(rule.name, Outcome.UNDECIDED, doubt.reason.code, doubt.data)
+        self.collector.check(subject, check)
 
     def _check_origins(self) -> None:
         """Rows whose claims have been compared with those of all other instances."""
@@ -572,6 +595,12 @@ def _origins_checked(instance: InstanceOrigins | None, at: JournalPosition) -> C
         return held(name)
     data = {"field": " and no ".join(sorted(instance.lacking))}
     return Check(name, Outcome.UNDECIDED, FIELD_NOT_GIVEN.code, data)
+
+
+def _end_of(member: Member, ts: int) -> JournalPosition:
+    """Where the journal of a member ends, which is known up to `ts`."""
+    at = member.replica.at or JournalPosition(ts, 0, 0, None)
+    return JournalPosition(ts, at.epoch, at.sequence, None)
 
 
 def _subject(key: QueueKey, item: Evidence) -> Subject:

@@ -558,11 +558,14 @@ class Origins:
 
     # Contradictions
 
-    def contradictions(self, moved: Iterable[str]) -> list[Contradiction]:
+    def contradictions(
+        self, moved: Iterable[str], known_ts: int | None = None
+    ) -> list[Contradiction]:
         """What pairs of instances contradict each other in, as far as both are known.
 
         Args:
             moved: Instances whose journal has grown.
+            known_ts: Up to when both are taken as known, whatever they are.
         """
         if not self.is_contested:
             return []
@@ -571,12 +574,13 @@ class Origins:
         odd = {name: self.instances[name].is_odd for name in names}
         for pair in sorted({(min(a, b), max(a, b)) for a in moved for b in names}):
             if odd[pair[0]] or odd[pair[1]]:
-                found += self._scan(*pair)
+                found += self._scan(*pair, known_ts)
         return found
 
-    def _scan(self, first: str, second: str) -> list[Contradiction]:
+    def _scan(self, first: str, second: str, known_ts: int | None) -> list[Contradiction]:
         one, two = self.instances[first], self.instances[second]
-        begin, end = self.scanned.get((first, second), -1), min(one.known_ts, two.known_ts)
+        begin = self.scanned.get((first, second), -1)
+        end = min(one.known_ts, two.known_ts) if known_ts is None else known_ts
         if end <= begin:
             return []
         self.scanned[first, second] = end

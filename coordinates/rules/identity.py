@@ -34,6 +34,12 @@ ORIGINS_FORGOTTEN = reason(
     "tallystick does not remember what another log has under {gtids:gtids}: so much came since",
     Lack.MEMORY,
 )
+ORIGINS_NOT_REACHED = reason(
+    "origins_not_reached",
+    "{gtids:gtids} {gtids:is another transaction|are other transactions} in the logs of {other},"
+    " and the journals of both are not known up to then: one of the logs may have begun anew",
+    Lack.SOURCE_LATER,
+)
 APPLIED_EMPTY = reason(
     "applied_empty",
     "the applier has logged {gtids:gtids} as {gtids:an empty transaction|empty transactions}, with"
@@ -256,8 +262,8 @@ class Claims(NamedTuple):
     ),
     undecided_when=(
         "only one log with the GTID was observed, the fields are not known, the origins are no"
-        " longer remembered, or a replica without filters has logged as empty what its relay log"
-        " has a change under"
+        " longer remembered, the journals end before both are known up to the row that shows it,"
+        " or a replica without filters has logged as empty what its relay log has a change under"
     ),
     sources=(
         "MySQL manual: original_commit_timestamp; GTID Format and Storage",

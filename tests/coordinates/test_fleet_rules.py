@@ -1959,6 +1959,29 @@ class TestGtidOriginAgreement:
         assert f"original_commit_timestamp {commit_ts}" in explain(finding).observed
         assert "server_id 1, original_commit_timestamp 1000" in explain(finding).expected
 
+    @pytest.mark.parametrize("commit_ts", [1000, 1001])
+    @pytest.mark.parametrize("last", ["source", "replica", "no row"])
+    def test_a_history_that_goes_on_leaves_two_transactions_undecided(self, last, commit_ts):
+        """Either log may begin anew before the other is known so far: that is yet to come."""
+        source, replica = fleet_of_two()
+        replica.commit_times = {f"{A}:4": commit_ts}
+        source.log(f"{A}:4")
+        replica.log(*(f"{A}:{n}" for n in range(1, 5)), server_id=1)
+        if last != "no row":
+            replica.status(f"{A}:1-4", replica.says(source, f"{A}:1-4"))
+        if last == "source":
+            source.status(f"{A}:1-4")
+        fleet = FleetAudit()
+        for journal in (source, replica):
+            assert names(fleet.absorb(journal.fleet_events)) == []
+        output = fleet.give_up()
+        assert names(output) == []
+        doubts = [one for one in output.observations if one.reason == "origins_not_reached"]
+        assert [one.rules for one in doubts] == [("gtid_origin_agreement",)] * (commit_ts != 1000)
+        for doubt in doubts:
+            assert doubt.is_undecided
+            assert f"{A}:4 is another transaction in the logs of" in observation_text(doubt)
+
     @pytest.mark.parametrize(
         ("filtered", "received_empty", "logged_empty", "is_doubtful"),
         [
