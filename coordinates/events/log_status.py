@@ -107,6 +107,10 @@ class ChannelState:
     """Whether log_status lists it."""
     has_status: bool = False
     """Whether SHOW REPLICA STATUS has it."""
+    tells_applied: bool = False
+    """Whether that says how far the applier is in the relay log."""
+    tells_executed: bool = False
+    """Whether that says how far the applier is in the source's log."""
     relay_is_empty: bool = False
     """File "" and position 0: the channel has no relay log."""
     relay: LogCoordinates | None = None
@@ -154,6 +158,8 @@ class ChannelState:
             self.channel,
             is_listed=self.is_listed,
             has_status=self.has_status,
+            tells_applied=self.tells_applied,
+            tells_executed=self.tells_executed,
             relay_is_empty=self.relay_is_empty,
             relay=self.relay,
         )
@@ -457,6 +463,8 @@ class _Reader:
         name = str(row.get("channel_name") or "").lower()
         channel = self._channel(name)
         channel.has_status = True
+        channel.tells_applied = _has(row, "relay_log_file", "relay_log_pos")
+        channel.tells_executed = _has(row, "relay_source_log_file", "exec_source_log_pos")
         channel.applied = self._stored(row, "relay_log_file", "relay_log_pos")
         channel.read = self._stored(row, "source_log_file", "read_source_log_pos")
         channel.executed = self._stored(row, "relay_source_log_file", "exec_source_log_pos")
@@ -631,6 +639,11 @@ def _thread(row: Mapping[str, Any], name: str) -> ThreadState | None:
         error=error if isinstance(error, str) else "",
         since=since if isinstance(since, str) else "",
     )
+
+
+def _has(row: Mapping[str, Any], *columns: str) -> bool:
+    """Whether a row has values for columns; a server has "" and 0 where nothing has come yet."""
+    return all(row.get(column) is not None for column in columns)
 
 
 def _is_true(value: Any) -> bool:

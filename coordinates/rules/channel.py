@@ -401,6 +401,9 @@ def judge_pair(
     undecided_when=(
         "the replica status was not read, gtid_executed or the applied coordinate is not"
         " readable, or neither the relay log up to the coordinate nor the source was observed."
+        " Where the status does not say how far the applier is, a group that the source has logged"
+        " before an executed one, and that is not executed, leaves the run undecided, and so does a"
+        " group without a GTID."
         " The last groups before it may still be in commit; the next row decides on them. On a"
         " replica that does not log what it applies, groups that no XID ends may come later;"
         " without its relay log a group that it lacks is undecided as long as it lacks it"

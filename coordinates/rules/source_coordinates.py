@@ -79,6 +79,19 @@ OWN_MAY_COMMIT = reason(
     " {missing:it is|they are} in its own binary log, and in commit, is not known",
     Lack.BINARY_LOG,
 )
+LEFT_BEHIND = reason(
+    "groups_left_behind",
+    "the replica status was not read, or does not say how far the applier is, and {missing:gtids},"
+    " which {source} has logged before others that the replica has executed,"
+    " {missing:is|are} not executed",
+    Lack.VALUE,
+)
+PROGRESS_UNKNOWN = reason(
+    "applier_progress_unknown",
+    "the replica status was not read, or does not say how far the applier is, and the groups of"
+    " {source} that have no GTIDs do not show it",
+    Lack.VALUE,
+)
 
 PUT_AMONG_ANONYMOUS = reason(
     "put_among_anonymous",
@@ -338,6 +351,40 @@ def _unless_given_up(where: tuple[int, int], state: Snapshot, against: Against) 
     return against.remember(gone if is_gone else HOLDS, lineage=state.lineage, high=where)
 
 
+@adds_to(applied_relay_gtids_executed, ChannelRow, doubts=(LEFT_BEHIND, PROGRESS_UNKNOWN))
+def groups_left_behind(row: ChannelRow, against: Against) -> Compared:
+    """What stands in the source's log before a group that the replica has executed.
+
+    It counts where the status does not tell how far the applier is. Workers that commit in any
+    order leave such groups behind for a while; one that was left out stays.
+    """
+    source, executed = against.source, row.gtid_executed
+    if row.tells_progress or executed is None:
+        return HOLDS
+    state = source.states.first_since(row.at.ts)
+    if state is None:
+        return Waiting(NOT_REACHED)
+    runs = source.runs_until(state, (state.file_number, state.end))
+    if (runs.sid < 0).any():
+        return Undecided(PROGRESS_UNKNOWN, source=source.instance_id)
+    if _are_in(runs, source.sids, executed):
+        return HOLDS
+    sid, gno = runs.groups()
+    is_done = _are_done(sid, gno, source.sids, executed)
+    missing = np.flatnonzero(~is_done[: is_done.nonzero()[0].max(initial=0)])
+    gtids = GtidSet.from_groups(source.sids, sid[missing], gno[missing])
+    own = against.fleet.uuid_of(row.instance_id, row.at.ts)
+    if row.own_pending is not None:
+        gtids = gtids - row.own_pending
+    elif own is not None:
+        gtids = gtids.without_uuid(own)
+    if not gtids:
+        return HOLDS
+    if against.may_be_of_another_log(state, row.at.ts):
+        return Undecided(LOG_UNKNOWN_THEN)
+    return Undecided(LEFT_BEHIND, missing=gtids, source=source.instance_id)
+
+
 @adds_to(applied_relay_gtids_executed, ChannelPut, doubts=(PUT_AMONG_ANONYMOUS,))
 def put_where_it_was(put: ChannelPut, against: Against) -> Compared:
     """A channel goes on where its replica's data are, which without GTIDs only records show."""
@@ -366,10 +413,7 @@ def _lacking(
         replicates by position. Then what is its own, and not waiting in its binary log for commit.
     """
     sid, gno = runs.groups()
-    is_done = np.ones(len(sid), dtype=np.bool_)
-    for index in _numbers(sid):
-        which = sid == index
-        is_done[which] = executed.contains_gnos(sids[index], gno[which])
+    is_done = _are_done(sid, gno, sids, executed)
     received = row.retrieved if row.retrieved is not None else GtidSet.EMPTY
     done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done[:-1])
     first = done[0] if len(done) else len(sid)
@@ -388,6 +432,17 @@ def _lacking(
         lost, before = (lacking - before).restrict(own) - pending, before - pending
         omitted = omitted.without_uuid(own)
     return omitted, before, lost
+
+
+def _are_done(
+    sid: npt.NDArray[np.int32], gno: npt.NDArray[np.int64], sids: list[str], executed: GtidSet
+) -> npt.NDArray[np.bool_]:
+    """Which groups are executed; of anonymous ones that is not known, and counts as done."""
+    is_done = np.ones(len(sid), dtype=np.bool_)
+    for index in _numbers(sid):
+        which = sid == index
+        is_done[which] = executed.contains_gnos(sids[index], gno[which])
+    return is_done
 
 
 def _are_in(runs: GtidRuns, sids: list[str], gtids: GtidSet) -> bool:

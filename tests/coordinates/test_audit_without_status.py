@@ -1,4 +1,7 @@
-"""A collector that cannot read SHOW REPLICA STATUS still compares what the relay log received."""
+"""A collector that cannot read SHOW REPLICA STATUS still compares what the relay log received.
+
+How far the applier is, nothing else tells: what it may have left out is then undecided.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,27 @@ from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
 
 UNREAD = ("replica_status", "slave_master_info", "slave_relay_log_info")
+IN_RELAY_LOG = ("Relay_Log_File", "Relay_Log_Pos")
+IN_SOURCE_LOG = ("Relay_Source_Log_File", "Exec_Source_Log_Pos")
 
 
-def audited(scenario: Scenario):
-    """Audit a history whose collector read the row and nothing about channels beside it."""
+def audited(scenario: Scenario, unread=UNREAD, columns=()):
+    """Audit a history whose collector left some things out that are read beside a row.
+
+    Args:
+        scenario: The history.
+        unread: What it did not read.
+        columns: Of SHOW REPLICA STATUS those that it left out.
+    """
     lines = []
     for block in simulate(scenario).blocks(100):
         for line in block_to_lines(block):
             record = json.loads(line)
-            for name in UNREAD if record["kind"] == "log_status" else ():
+            for name in unread if record["kind"] == "log_status" else ():
                 record.pop(name, None)
+            for channel in record.get("replica_status", ()):
+                for name in columns:
+                    del channel[name]
             lines.append(json.dumps(record))
     return audit_history(blocks_from_lines(lines))
 
@@ -41,3 +55,23 @@ def test_what_the_source_never_logged_is_found():
     assert {"received_within_source_logged", "relay_mirrors_source"} == {
         finding.rule for finding in result.findings
     }
+
+
+@pytest.mark.parametrize(
+    ("unread", "columns", "is_told"),
+    [
+        ((), (), True),
+        ((), IN_RELAY_LOG, True),
+        ((), IN_SOURCE_LOG, True),
+        ((), (*IN_RELAY_LOG, *IN_SOURCE_LOG), False),
+        (UNREAD, (), False),
+    ],
+)
+def test_how_far_an_applier_is_without_gtids_only_the_status_tells(unread, columns, is_told):
+    """With GTIDs gtid_executed shows what it has left out (TestPassedIsExecuted)."""
+    scenario = Scenario(seed=1, topology="pair", gtid_mode="OFF_PERMISSIVE", auto_position=False)
+    result = audited(scenario, unread, columns)
+    assert result.findings == []
+    reasons = {one.reason for one in result.observations if one.is_undecided}
+    assert reasons == (set() if is_told else {"applier_progress_unknown"})
+    assert result.verdict is (Verdict.CONSISTENT if is_told else Verdict.UNDECIDED)

@@ -816,6 +816,36 @@ class TestPassedIsExecuted:
             source.status(f"{A}:1-6", purged=f"{A}:1-2")
         assert [finding.witness for finding in audit(source, replica).findings] == [f"{A}:5"]
 
+    @pytest.mark.parametrize(
+        ("executed", "missing"),
+        [
+            (f"{A}:1-4", None),  # its own, as of a ring, comes back
+            (f"{A}:1-2", None),  # it lags
+            ("", None),
+            (f"{A}:1:3", f"{A}:2"),
+            (f"{A}:3", f"{A}:1-2"),
+        ],
+    )
+    @pytest.mark.parametrize("auto_position", [True, False])
+    def test_what_is_left_behind_where_the_status_does_not_tell_how_far_it_is(
+        self, executed, missing, auto_position
+    ):
+        """Workers may still commit it, or nobody ever will: no row without the status decides."""
+        source, replica = fleet_of_two(groups=0, has_row=False)
+        source.log(f"{A}:1", f"{A}:2", f"{B}:1", f"{A}:3", f"{A}:4")
+        for _ in range(2):
+            said = replica.says(source, None, auto_position=auto_position, tells_progress=False)
+            replica.status(executed, said)
+            source.status(f"{A}:1-4,{B}:1")
+        output = audit(source, replica)
+        assert names(output) == []
+        said = [o for o in output.observations if o.reason == "groups_left_behind"]
+        assert [(o.rules, o.data["missing"]) for o in said] == (
+            [(("applied_relay_gtids_executed",), missing)] if missing else []
+        )
+        left = [c for c in output.checks if c.check.reason == "groups_left_behind"]
+        assert [one.collection_id for one in left] == (["c1", "c2"] if missing else [])
+
     @pytest.mark.parametrize("name", ["read", "exec"])
     def test_a_position_without_a_file_is_none(self, name):
         """As of a channel that has not connected yet."""
