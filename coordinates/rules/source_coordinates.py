@@ -374,10 +374,7 @@ def groups_left_behind(row: ChannelRow, against: Against) -> Compared:
     missing = np.flatnonzero(~is_done[: is_done.nonzero()[0].max(initial=0)])
     gtids = GtidSet.from_groups(source.sids, sid[missing], gno[missing])
     own = against.fleet.uuid_of(row.instance_id, row.at.ts)
-    if row.own_pending is not None:
-        gtids = gtids - row.own_pending
-    elif own is not None:
-        gtids = gtids.without_uuid(own)
+    gtids = gtids if own is None else gtids.without_uuid(own)
     if not gtids:
         return HOLDS
     if against.may_be_of_another_log(state, row.at.ts):
