@@ -164,12 +164,13 @@ class FleetAudit:
         timelines = self.reader.timelines.values()
         end = max((timeline.known_ts for timeline in timelines), default=0)
         asked = max((timeline.clock.last_asked for timeline in timelines), default=0)
-        for member in self.reader.members.values():
+        for instance_id, member in self.reader.members.items():
             # Not a row's own time: what was queued since must be looked up in later journals.
             at_end = _end_of(member, end)
             for channel in member.replica.channels.values():
                 self.reader.comparisons.queue_groups(member, channel, at_end, (), is_row=False)
-            self._end_claims(member, at_end)
+            self.reader.origins.end(instance_id)
+            self.reader.count_claims(member, at_end)
             # Nothing follows: all is known, by whatever clock. But who was asked once more and has
             # not answered may have been cut short: what it lacks is not held against others.
             if not member.timeline.clock.has_left_out(asked):
@@ -184,15 +185,11 @@ class FleetAudit:
         """Nothing more is read, though the journals go on: what waits is undecided."""
         for key, queue in self.queues.items():
             self._expire_oldest(key, queue, len(queue.items))
+        # No row has made these count; a run of forgotten origins that a log has begun goes on.
         for member in self.reader.members.values():
-            self._end_claims(member, _end_of(member, member.timeline.known_ts))
+            self.reader.count_claims(member, _end_of(member, member.timeline.known_ts))
         self._give_up_origins()
         return self.collector.give()
-
-    def _end_claims(self, member: Member, at: JournalPosition) -> None:
-        """No row follows that would make the claims of an instance count."""
-        self.reader.origins.end(member.timeline.instance_id)
-        self.reader.count_claims(member, at)
 
     def expire(self, before_ts: Mapping[str, int]) -> FleetOutput:
         """Comparisons that still wait are undecided.
