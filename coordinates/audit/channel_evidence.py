@@ -126,7 +126,6 @@ def _shown(
         "journal_retrieved": relay.received.freeze() | relay.arriving()
         if relay.received_is_complete
         else None,
-        "received_earlier": _received_earlier(state, relay, history),
         "inherited": relay.inherited,
         "forgotten": relay.forgotten,
         "cut": relay.cut,
@@ -225,39 +224,6 @@ def _read_end(relay: RelayReader, named: LogCoordinates | None) -> LogCoordinate
     read = LogCoordinates(relay.source_base, number, max(end, 0))
     is_beyond = named is not None and same_family(named, read) and named > read
     return None if relay.has_missed and is_beyond else read
-
-
-def _received_earlier(
-    state: ChannelState, relay: RelayReader, history: ChannelBaselines
-) -> GtidSet:
-    """What the relay log has received, before the newest group that Retrieved_Gtid_Set names.
-
-    A group that had come at the previous row already does not tell when it was named.
-    """
-    known = relay.inherited | (history.received or _NONE)
-    retrieved, fresh = state.retrieved, relay.received.freeze() - known
-    if retrieved is None or fresh <= retrieved:
-        return _NONE
-    groups = relay.queue.rows()
-    groups = groups[_are_in(groups, relay.sids, fresh)]
-    # A group may come again: where it came first, counts.
-    _, first = np.unique(groups[:, [Q_SID, Q_GNO]], axis=0, return_index=True)
-    groups = groups[np.sort(first)]
-    newest = _are_in(groups, relay.sids, retrieved).nonzero()[0].max(initial=0)
-    earlier = groups[:newest]
-    return GtidSet.from_groups(relay.sids, earlier[:, Q_SID], earlier[:, Q_GNO])
-
-
-def _are_in(
-    groups: npt.NDArray[np.int64], sids: list[str], gtids: GtidSet
-) -> npt.NDArray[np.bool_]:
-    """Which groups of a queue have GTIDs of a set."""
-    are_in = np.zeros(len(groups), dtype=np.bool_)
-    for number in np.unique(groups[:, Q_SID]).tolist():
-        if number >= 0:
-            which = groups[:, Q_SID] == number
-            are_in[which] = gtids.contains_gnos(sids[number], groups[which, Q_GNO])
-    return are_in
 
 
 def _events_between(

@@ -155,7 +155,6 @@ class ChannelEvidence:
         forgotten: What the head of the relay file lacks, though nothing was reset.
         cut: The same, where the server was only stopped in order and started again.
         received_before: What the relay log had received at the previous row.
-        received_earlier: What it has received since, before a group that is in ``retrieved``.
         previous: Of the last accepted row of the channel, ``relay`` and ``executed``.
         fallen: Later ones, reported as fallen.
         executes_former: Whether the applier may be in what the source before has sent.
@@ -194,7 +193,6 @@ class ChannelEvidence:
     forgotten: GtidSet = GtidSet.EMPTY
     cut: GtidSet = GtidSet.EMPTY
     received_before: GtidSet | None = None
-    received_earlier: GtidSet = GtidSet.EMPTY
     previous: Mapping[str, LogCoordinates] = field(default_factory=dict)
     fallen: Mapping[str, LogCoordinates] = field(default_factory=dict)
     executes_former: bool = False
@@ -486,8 +484,7 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
         " file kept and the complete groups after it."
     ),
     why=(
-        "The receiver adds a GTID when it has queued the group's last event, so that no group"
-        " is missing before one that is there, and at start the"
+        "The receiver adds a GTID when it has queued the group's last event, and at start the"
         " set is rebuilt from these same files. A reconnecting receiver asks the source for"
         " what is in neither this set nor gtid_executed: too large a set loses groups. The first"
         " start after a clone empties the set behind a head that names what other files held:"
@@ -540,7 +537,6 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
 def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
     """What came in between the reading of the status and the row may be missing from the status.
 
-    But not before what is there: the receiver adds one group after the other.
     The receiver counts a group with its last event, before the journal shows where that event ends.
     """
     if e.retrieved is None:
@@ -554,7 +550,8 @@ def retrieved_matches_relay(e: ChannelEvidence) -> RowAnswer:
         lost = lost - e.gtid_executed
         return Broken("cut", witness=lost, at=lost, wrong=lost, retrieved=e.retrieved)
     excess = e.retrieved - e.journal_retrieved
-    absent = ((e.received_before or GtidSet.EMPTY) | e.received_earlier) - e.retrieved
+    due = e.received_before
+    absent = GtidSet.EMPTY if due is None else due - e.retrieved
     if not e.inherited & e.retrieved:
         # The head was written before the relay log was given up: a start after a clone does so.
         absent = absent - e.inherited

@@ -29,7 +29,6 @@ NOT_IN_THE_TABLE = {
     "retrieved_matches_relay__cut": "what the relay log held before a restart",
     "retrieved_matches_relay__cut_and_executed": "what the relay log held before a restart",
     "retrieved_matches_relay__cut_and_received_again": "what the relay log held before a restart",
-    "retrieved_matches_relay__hole": "in which order the relay log received what it has",
     "retrieved_matches_relay__given_up_unseen": "what the relay log held at the previous row",
     "snapshot_position_monotone__old_row": "what had been read of the log before the row",
     "retrieved_matches_relay__lacks": "what the relay log held at the previous row",

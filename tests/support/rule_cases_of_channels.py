@@ -194,20 +194,6 @@ def retrieved_matches_relay__lacks(breaks: bool) -> Journal:
 
 
 @case()
-def retrieved_matches_relay__hole(breaks: bool) -> Journal:
-    """What came in since the status was read may be missing, but not before what is there."""
-    journal, relay, more = replica()
-    journal.row(replica_status=journal.replica_status())
-    for group in more[:3]:
-        apply(journal, relay, group)
-    relay.connect(position=more[0][0]["start"])
-    relay.copy(more[0])  # again: where it came first, counts
-    text = f"{UUID_C}:1-{'3:5' if breaks else '4'}"
-    journal.row(replica_status=journal.replica_status(Retrieved_Gtid_Set=text))
-    return journal
-
-
-@case()
 def retrieved_matches_relay__cut(breaks: bool) -> Journal:
     """A crash may take what was not synced; a server that was stopped in order has all of it."""
     journal, relay, more = replica()
