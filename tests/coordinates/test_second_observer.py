@@ -82,6 +82,16 @@ def second_sending(data: st.DataObject, journal: Block, *, is_cut: bool) -> list
     return blocks
 
 
+def is_no_more(result: AuditResult, once: AuditResult) -> bool:
+    """Whether nothing is found but what was there.
+
+    Of a fault that is there, a relay log that is read anew may show more: after a RESET of the
+    source it still holds what that has logged before.
+    """
+    known = rules(once)
+    return rules(result) <= known | ({"relay_mirrors_source"} if known else set())
+
+
 @settings(max_examples=20)
 @given(st.data())
 def test_a_history_sent_again_under_a_second_epoch_brings_no_finding(data: st.DataObject):
@@ -92,7 +102,7 @@ def test_a_history_sent_again_under_a_second_epoch_brings_no_finding(data: st.Da
     is_cut = data.draw(st.booleans())
     again = [b for name in names for b in second_sending(data, journals[name], is_cut=is_cut)]
     twice = audit_history([*journals.values(), *again], goes_on=is_cut)
-    assert rules(twice) <= rules(once)
+    assert is_no_more(twice, once)
     assert len(twice.cuts) == len(once.cuts)
     assert twice.verdict is (Verdict.INCONSISTENT if twice.findings else Verdict.UNDECIDED)
     began = reasons(twice)[EPOCH_BEGAN.code]
@@ -198,8 +208,7 @@ def test_records_that_come_again_are_compared(data: st.DataObject):
     others = [other for other in journals.values() if other is not journal]
     rest = [journal.take(end, len(journal))] if end < len(journal) else []
     result = audit_history([*others, journal.take(0, end), again, *rest])
-    # What is read anew may show more of a fault that is there.
-    assert not rules(result) or rules(once)
+    assert is_no_more(result, once)
     found = reasons(result).get(SEQUENCE_REUSED.code, [])
     if not is_changed:
         assert found == []
