@@ -155,14 +155,9 @@ def sums_of(gno: IntArray, hashes: npt.NDArray[np.uint64]) -> Iterator[tuple[int
         yield int(runs[begin]), RunSum(end - begin, total & _MASK)
 
 
-def hashes_of(
-    gno: IntArray, server_id: IntArray | npt.NDArray[np.uint32], commit_ts: IntArray
-) -> npt.NDArray[np.uint64]:
+def hashes_of(gno: IntArray, commit_ts: IntArray) -> npt.NDArray[np.uint64]:
     """A hash of each GTID's origin; those of a run are added, so its bits must be mixed well."""
-    mixed = gno.astype(np.uint64)
-    for column in (server_id.astype(np.uint64), commit_ts.astype(np.uint64)):
-        mixed = _mix(mixed) ^ column
-    return _mix(mixed)
+    return _mix(_mix(gno.astype(np.uint64)) ^ commit_ts.astype(np.uint64))
 
 
 def _mix(bits: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

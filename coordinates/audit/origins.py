@@ -108,7 +108,11 @@ class Uncompared(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class _Layer:
-    """Origins by ascending GNO, in arrays that grow by doubling."""
+    """Origins by ascending GNO, in arrays that grow by doubling.
+
+    The commit time tells them apart: a log that is executed again (`mysqlbinlog | mysql`) keeps it,
+    and names the server that executes it as the writer.
+    """
 
     size: int = 0
     gno: IntArray = field(default_factory=lambda: np.empty(64, dtype=np.int64))
@@ -130,14 +134,12 @@ class _Layer:
         at = self.gno[:size].searchsorted(gno)
         known = self.gno[np.minimum(at, size - 1)] == gno
         if _all(known):
-            differs = (self.server_id[at] != server_id) | (self.commit_ts[at] != commit_ts)
+            differs = self.commit_ts[at] != commit_ts
             return differs if _any(differs) else None
         at = at[known]
         fresh = ~known
         result = np.zeros(len(gno), dtype=np.bool_)
-        result[known] = (self.server_id[at] != server_id[known]) | (
-            self.commit_ts[at] != commit_ts[known]
-        )
+        result[known] = self.commit_ts[at] != commit_ts[known]
         self._append(gno[fresh], server_id[fresh], commit_ts[fresh])
         if self.gno[size] < self.gno[size - 1]:
             order = np.argsort(self.gno[: self.size], kind="stable")
@@ -166,15 +168,11 @@ class _Layer:
 
     def same(self, groups: OriginColumns) -> npt.NDArray[np.bool_]:
         """Which groups are known with this origin."""
-        gno, server_id, commit_ts, _ = groups
+        gno, _, commit_ts, _ = groups
         if not self.size:
             return np.zeros(len(gno), dtype=np.bool_)
         at = np.minimum(self.gno[: self.size].searchsorted(gno), self.size - 1)
-        same: npt.NDArray[np.bool_] = (
-            (self.gno[at] == gno)
-            & (self.server_id[at] == server_id)
-            & (self.commit_ts[at] == commit_ts)
-        )
+        same: npt.NDArray[np.bool_] = (self.gno[at] == gno) & (self.commit_ts[at] == commit_ts)
         return same
 
     def forget_lowest(self) -> tuple[IntArray, npt.NDArray[np.uint64]]:
@@ -183,7 +181,7 @@ class _Layer:
         begin = int(self.gno[dropped - 1]) // RUN * RUN
         dropped = int(self.gno[: self.size].searchsorted(begin)) or dropped
         forgotten = self.gno[:dropped]
-        hashes = hashes_of(forgotten, self.server_id[:dropped], self.commit_ts[:dropped])
+        hashes = hashes_of(forgotten, self.commit_ts[:dropped])
         for name in ("gno", "server_id", "commit_ts"):
             setattr(self, name, getattr(self, name)[dropped : self.size].copy())
         self.size -= dropped
@@ -449,7 +447,7 @@ class Origins:
         if len(groups.gno):
             holder.all.add_gnos(sid, groups.gno)
             holder.take(0, sid, groups)
-            hashes = hashes_of(groups.gno, groups.server_id, groups.commit_ts)
+            hashes = hashes_of(groups.gno, groups.commit_ts)
             otherwise, left = holder.open_runs.take(sid, groups.gno, hashes, self.forgotten)
             for run in left:
                 self._leave_run(instance, holder, sid, run)

@@ -248,14 +248,16 @@ class Claims(NamedTuple):
     severity=Severity.CRITICAL,
     heals="data",
     claim=(
-        "All logs of the fleet that hold a GTID agree on the server_id and the commit time of"
-        " its origin, or have no change under it; so does a binary log over a crash that took a"
-        " group out of it which a row had shown as executed."
+        "All logs of the fleet that hold a GTID agree on the commit time of its origin, or have no"
+        " change under it; so does a binary log over a crash that took a group out of it which a"
+        " row had shown as executed."
     ),
     why=(
-        "Both are written once, by the server where the transaction was first committed, and"
-        " copied unchanged through every relay log and binary log. If they differ, two"
-        " transactions carry one GTID, and every replica has executed only one of them. One of"
+        "It is written once, by the server where the transaction was first committed, and copied"
+        " unchanged through every relay log and binary log; mysqlbinlog sets it, too, where a log"
+        " is executed again, though the server that executes it writes its own server_id then. If"
+        " it differs, two transactions carry one GTID, and every replica has executed only one of"
+        " them. One of"
         " the two may be empty: that is how an operator keeps a change from a server, or makes an"
         " errant GTID known to the others; the data differ by that change all the same. Where all"
         " of them are empty, as a hole that was filled on each server, the data are the same."

@@ -6,7 +6,7 @@ their GTIDs, their server ids and their commit times. What the server has alread
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -315,7 +315,8 @@ def _execute_next(
         and fleet.bus.emit(MAY_MOVE, server, later)
     ):
         return
-    commit.commit(fleet, server, groups[index])
+    # As `mysqlbinlog | mysql` has it: the GTID and the commit time of before, another server_id.
+    commit.commit(fleet, server, replace(groups[index], server_id=server.server_id))
     pace = fleet.rng.randrange(*_GROUP_US)
     fleet.schedule(
         fleet.now + pace,
