@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.origins import InstanceOrigins
     from tallystick.coordinates.audit.replica_comparisons import Member
-    from tallystick.coordinates.rules.between import Settled
+    from tallystick.coordinates.rules.between import Comparison, Settled
     from tallystick.coordinates.rules.registry import Rule
 
 __all__ = ["Edge", "FleetAudit", "FleetOutput"]
@@ -420,15 +420,19 @@ class FleetAudit:
 
     def _expire_oldest(self, key: QueueKey, queue: Queue, how_many: int) -> None:
         expired, queue.items = queue.items[:how_many], queue.items[how_many:]
+        comparison = COMPARISONS[key.comparison]
         open_: list[tuple[Evidence, Waiting]] = []
         for item in expired:
             answer = self._answer(key, queue, item, is_overdue=True)
             if not isinstance(answer, Waiting):
                 self._report(key, queue, item, answer)
-            elif not self._holds_already(key, queue, item):
-                open_.append((item, answer))
-        comparison = COMPARISONS[key.comparison]
-        if not open_ or not comparison.leaves_undecided:
+            else:
+                so_far = self._answer_so_far(key, queue, item)
+                if isinstance(so_far, (Holds, StillBroken)):
+                    self._report(key, queue, item, so_far)
+                elif comparison.leaves_undecided or _is_against(comparison, so_far):
+                    open_.append((item, answer))
+        if not open_:
             return
         for item, answer in open_:
             self._leave_undecided(key, item, answer)
@@ -438,8 +442,11 @@ class FleetAudit:
                 comparison.rule, answer, _subject(key, first), _sources(key), len(open_) - 1
             )
 
-    def _holds_already(self, key: QueueKey, queue: Queue, item: Evidence) -> bool:
-        """Whether what is known of the sources so far already shows that the rule holds."""
+    def _answer_so_far(self, key: QueueKey, queue: Queue, item: Evidence) -> Settled | Waiting:
+        """The answer if nothing more comes of the sources than is known.
+
+        What holds already, holds. What contradicts may do so for want of what is yet to come.
+        """
         memory = queue.memory
         ts, fleet = item.at.ts, self.reader.fleet
         timelines = [timeline for source in key.sources for timeline in fleet.find(source, ts)]
@@ -452,11 +459,9 @@ class FleetAudit:
         finally:
             for timeline in timelines:
                 timeline.assume_unknown()
-        if isinstance(answer, (Holds, StillBroken)):
-            self._report(key, queue, item, answer)
-            return True
-        queue.memory = memory
-        return False
+        if not isinstance(answer, (Holds, StillBroken)):
+            queue.memory = memory
+        return answer
 
     # What is compared without a queue
 
@@ -592,6 +597,14 @@ def _origins_checked(instance: InstanceOrigins | None, at: JournalPosition) -> C
         return held(name)
     data = {"field": " and no ".join(sorted(instance.lacking))}
     return Check(name, Outcome.UNDECIDED, FIELD_NOT_GIVEN.code, data)
+
+
+def _is_against(comparison: Comparison, so_far: Settled | Waiting) -> bool:
+    """Whether an answer speaks against a rule that is not undecided for want of this one alone."""
+    if isinstance(so_far, Undecided):
+        return comparison.is_left_by(so_far)
+    # Of sources that are there it still waits, by their clocks, where something was found.
+    return not isinstance(so_far, Waiting) or so_far.reason is not NOT_IN_FLEET
 
 
 def _end_of(member: Member, ts: int) -> JournalPosition:

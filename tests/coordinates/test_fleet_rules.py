@@ -846,6 +846,23 @@ class TestPassedIsExecuted:
         left = [c for c in output.checks if c.check.reason == "groups_left_behind"]
         assert [one.collection_id for one in left] == (["c1", "c2"] if missing else [])
 
+    @pytest.mark.parametrize("executed", [f"{A}:1-3", f"{A}:1:3"])
+    def test_what_was_left_out_is_undecided_if_the_source_is_not_known_up_to_the_row(
+        self, executed
+    ):
+        """The journals go on: the source's binary log may begin anew before that."""
+        source, replica = fleet_of_two()
+        at = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(3)}
+        replica.status(executed, replica.says(source, None, auto_position=False, **at))
+        fleet = FleetAudit()
+        for journal in (source, replica):
+            fleet.absorb(journal.fleet_events)
+        output = fleet.give_up()
+        assert names(output) == []
+        waits = [one.rules for one in output.observations if one.reason == "source_not_reached"]
+        is_hole = executed != f"{A}:1-3"
+        assert waits == [("applied_relay_gtids_executed",)] * is_hole
+
     @pytest.mark.parametrize("name", ["read", "exec"])
     def test_a_position_without_a_file_is_none(self, name):
         """As of a channel that has not connected yet."""
