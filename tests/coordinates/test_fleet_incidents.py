@@ -95,6 +95,7 @@ def test_a_replica_that_was_rebuilt_or_left_alone() -> None:
 def test_of_two_logs_that_disagree_either_may_be_replaced(rebuilt: int | None) -> None:
     """They accuse each other: what is found at one is about the other as well."""
     source, replica = errant()
+    source.commit_times = {f"{B}:1": 7}
     source.log(f"{B}:1", server_id=1)
     for _ in range(2):
         source.status(f"{A}:1-3,{B}:1")

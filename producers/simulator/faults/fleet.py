@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.server.channels import Channel
 
 _RETRY_US: Final = 50_000
+_AT_ONCE_US: Final = 1_000
+"""How long after one transaction another is committed by hand at the earliest."""
 _FAR: Final = 1_000_000
 """Distance of a GNO that no server will reach."""
 _AHEAD: Final = 12
@@ -267,7 +269,8 @@ class ErrantWriteHidden(FleetFault, ActFault):
         if logged is None or logged.group.sid is None:
             return False
         self.mark(fleet, channel.replica)
-        clients.commit_empty(fleet, top, logged.group.sid, logged.group.gno)
+        gtid = logged.group.sid, logged.group.gno
+        fleet.schedule(fleet.now + _AT_ONCE_US, None, clients.commit_empty, top, *gtid)
         return True
 
 
