@@ -49,7 +49,7 @@ class ChannelRow:
     may_execute_former: bool
     """Whether the executed ones may be of an earlier source because nothing of the present one is
     known to be executed: what is right is so of either."""
-    tells_progress: bool
+    shows_progress: bool
     """Whether the replica status says how far the applier is, in a log that is known."""
     is_connected: bool
     """Whether its receiver is connected: what the source has sent may be under way."""

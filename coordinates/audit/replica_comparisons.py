@@ -241,7 +241,7 @@ class ReplicaComparisons:
             is_filtered=channel.is_filtered,
             former=channel.place(read, executes_former=bool(values.get("executes_former"))),
             may_execute_former=channel.may_execute_former,
-            tells_progress=values.get("tells_progress") is not False,
+            shows_progress=values.get("shows_progress") is not False,
             is_connected=bool(values.get("is_connected")),
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)

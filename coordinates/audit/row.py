@@ -569,8 +569,8 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
                 "exec_source_log_pos": executed.position if executed else None,
                 "executes_former": history.former_until is not None,
                 "may_execute_former": history.may_execute_former,
-                "tells_progress": (channel.tells_applied and is_followed)
-                or (channel.tells_executed and not channel.is_gtid_only),
+                "shows_progress": (channel.shows_applied and is_followed)
+                or (channel.shows_executed and not channel.is_gtid_only),
                 "is_connected": channel.receiver is not None and channel.receiver.is_running,
             }
         )

@@ -107,9 +107,9 @@ class ChannelState:
     """Whether log_status lists it."""
     has_status: bool = False
     """Whether SHOW REPLICA STATUS has it."""
-    tells_applied: bool = False
+    shows_applied: bool = False
     """Whether that says how far the applier is in the relay log."""
-    tells_executed: bool = False
+    shows_executed: bool = False
     """Whether that says how far the applier is in the source's log."""
     relay_is_empty: bool = False
     """File "" and position 0: the channel has no relay log."""
@@ -158,8 +158,8 @@ class ChannelState:
             self.channel,
             is_listed=self.is_listed,
             has_status=self.has_status,
-            tells_applied=self.tells_applied,
-            tells_executed=self.tells_executed,
+            shows_applied=self.shows_applied,
+            shows_executed=self.shows_executed,
             relay_is_empty=self.relay_is_empty,
             relay=self.relay,
         )
@@ -463,8 +463,8 @@ class _Reader:
         name = str(row.get("channel_name") or "").lower()
         channel = self._channel(name)
         channel.has_status = True
-        channel.tells_applied = _has(row, "relay_log_file", "relay_log_pos")
-        channel.tells_executed = _has(row, "relay_source_log_file", "exec_source_log_pos")
+        channel.shows_applied = _has(row, "relay_log_file", "relay_log_pos")
+        channel.shows_executed = _has(row, "relay_source_log_file", "exec_source_log_pos")
         channel.applied = self._stored(row, "relay_log_file", "relay_log_pos")
         channel.read = self._stored(row, "source_log_file", "read_source_log_pos")
         channel.executed = self._stored(row, "relay_source_log_file", "exec_source_log_pos")

@@ -359,7 +359,7 @@ def groups_left_behind(row: ChannelRow, against: Against) -> Compared:
     order leave such groups behind for a while; one that was left out stays.
     """
     source, executed = against.source, row.gtid_executed
-    if row.tells_progress or executed is None:
+    if row.shows_progress or executed is None:
         return HOLDS
     state = source.states.first_since(row.at.ts)
     if state is None:

@@ -834,7 +834,7 @@ class TestPassedIsExecuted:
         source, replica = fleet_of_two(groups=0, has_row=False)
         source.log(f"{A}:1", f"{A}:2", f"{B}:1", f"{A}:3", f"{A}:4")
         for _ in range(2):
-            said = replica.says(source, None, auto_position=auto_position, tells_progress=False)
+            said = replica.says(source, None, auto_position=auto_position, shows_progress=False)
             replica.status(executed, said)
             source.status(f"{A}:1-4,{B}:1")
         output = audit(source, replica)
