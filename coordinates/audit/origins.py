@@ -110,7 +110,7 @@ class Uncompared(NamedTuple):
 class _Layer:
     """Origins by ascending GNO, in arrays that grow by doubling.
 
-    The commit time tells them apart: a log that is executed again (`mysqlbinlog | mysql`) keeps it,
+    They differ by their commit time: a log that is executed again (`mysqlbinlog | mysql`) keeps it,
     and names the server that executes it as the writer.
     """
 

@@ -285,14 +285,14 @@ def _within_group(row: MemberRow, against: Against, group_uuid: str) -> Compared
             return Waiting(MEMBER_UNKNOWN, member=name)
         if against.may_be_of_another_log(state, ts):
             return Undecided(MEMBER_UNKNOWN, member=name)
+    fresh = rest - against.memory.reported
+    if not fresh:
+        return STILL_BROKEN
     # Who makes the group has written before it, and the others fetch that before anything else.
     members, of_group = sorted(name for name, _ in states), has.restrict(group_uuid)
     theirs, later = of_group - row.executed, _logged_after(rest, of_group, row, against)
     if not theirs and not later:
-        return Undecided(ONLY_IN_MEMBER, gtids=rest, members=members)
-    fresh = rest - against.memory.reported
-    if not fresh:
-        return STILL_BROKEN
+        return Undecided(ONLY_IN_MEMBER, gtids=fresh, members=members)
     return against.report(
         fresh,
         Broken(

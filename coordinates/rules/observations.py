@@ -189,7 +189,8 @@ START_UNRECORDED = reason(
 LOG_BEGUN_UNRECORDED = reason(
     "log_begun_unrecorded",
     "{file} of the {log} begins again and is not what is remembered of it: the {log} was begun"
-    " anew, and the command ({commands}) is not in the journal",
+    " anew by a command that is not in the journal ({commands}), or its events came again when they"
+    " could not be compared any more",
     Lack.JOURNAL,
 )
 OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] = {

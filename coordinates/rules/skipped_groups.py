@@ -28,17 +28,20 @@ SKIPPED_BY_GTID_PURGED = reason(
 def skipped_by_gtid_purged(row: ReplicaExecuted, against: Against) -> Compared:
     """A receiver leaves out what counts as executed; a data directory that is restored has it.
 
-    MySQL manual: SET gtid_purged says so of data that were brought from elsewhere.
+    MySQL manual: SET gtid_purged says so of data that were brought from elsewhere. Once the source
+    was seen to have logged it, it is in doubt also where its groups are not remembered any more.
     """
     if not row.skipped:
         return HOLDS
+    known = against.memory.suspected
     for source in against.sources:
         state = source.states.first_since(row.at.ts)
         if state is None:
             return Waiting(NOT_REACHED)
         sid, gno = source.runs_until(state, (state.file_number, state.end)).groups()
         logged = GtidSet.from_groups(source.sids, sid[sid >= 0], gno[sid >= 0])
-        gtids = row.skipped & logged
+        gtids = row.skipped & (logged | known)
         if gtids:
-            return Undecided(SKIPPED_BY_GTID_PURGED, gtids=gtids, source=source.instance_id)
+            doubt = Undecided(SKIPPED_BY_GTID_PURGED, gtids=gtids, source=source.instance_id)
+            return against.remember(doubt, suspected=known | gtids)
     return HOLDS

@@ -355,7 +355,7 @@ def _unless_given_up(where: tuple[int, int], state: Snapshot, against: Against) 
 def groups_left_behind(row: ChannelRow, against: Against) -> Compared:
     """What stands in the source's log before a group that the replica has executed.
 
-    It counts where the status does not tell how far the applier is. Workers that commit in any
+    It counts where the status does not show how far the applier is. Workers that commit in any
     order leave such groups behind for a while; one that was left out stays.
     """
     source, executed = against.source, row.gtid_executed

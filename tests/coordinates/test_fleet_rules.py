@@ -2677,6 +2677,27 @@ class TestRelayMirrorsSource:
             {"c2", "c3"} if gtids else set()
         )
 
+    def test_what_was_skipped_stays_in_doubt_where_its_groups_are_forgotten(self, monkeypatch):
+        monkeypatch.setattr("tallystick.coordinates.audit.instance_timeline.EVENTS_MIN", 60)
+        monkeypatch.setattr("tallystick.coordinates.audit.timeline_file.PACKED_EVENTS", 4)
+        source, replica = fleet_of_two(groups=5)
+        replica.status(f"{A}:1-2", replica.says(source, f"{A}:1-2"))
+        replica.assign(f"{A}:3-4")
+        fleet, seen = FleetAudit(), {source: 0, replica: 0}
+        for last in (5, 45, 85):
+            source.log(*(f"{A}:{n}" for n in range(max(last - 39, 6), last + 1)))
+            read = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(last)}
+            replica.status(f"{A}:1-{last}", replica.says(source, f"{A}:1-2:5-{last}", **read))
+            source.status(f"{A}:1-{last}")
+            checks = []
+            for journal in (source, replica):
+                checks += fleet.absorb(journal.fleet_events[seen[journal] :]).checks
+                seen[journal] = len(journal.fleet_events)
+            # The source is known up to a row with the next step.
+            reasons = {one.check.reason for one in checks}
+            assert last == 5 or "skipped_by_gtid_purged" in reasons
+        assert fleet.reader.timelines["s"].event_count < 85
+
     def test_after_a_gap_a_channel_may_have_received_more_than_its_journal_shows(self):
         """Groups that were received in the gap are in the relay log, executed or not."""
         source, replica = fleet_of_two()

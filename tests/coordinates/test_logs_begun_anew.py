@@ -191,6 +191,21 @@ def test_binary_logs_that_begin_again_are_others(form):
     assert "executed_within_logged" in audit(journal).broken
 
 
+@pytest.mark.parametrize("count", [3, 250])
+def test_a_log_that_comes_a_second_time_as_it_was_accuses_nobody(count):
+    """Of the longer one the beginning is not remembered: the two are not compared."""
+    journal = Journal().begin().groups(count)
+    journal.row()
+    logged = [one for one in journal.records if one["kind"] == "binlog"]
+    journal.records += [one | {"ts": journal.ts} for one in logged]
+    journal.groups(2).row()
+    journal.binlog.rotate()
+    journal.groups(2).row()
+    result = audit(journal)
+    assert result.broken == []
+    assert (REASON in reasons(result)) is (count == 250)
+
+
 def test_a_log_that_is_there_again_after_a_start_has_gone_back():
     """No command does so while the server is down: its files are older ones."""
     journal = Journal().begin().groups(3)
