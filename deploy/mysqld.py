@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -30,6 +31,7 @@ STOP_DEADLINE_S = 60.0
 INITIALISE_DEADLINE_S = 120.0
 LOG_TAIL_LINES = 8
 DATA = "data"
+TEMPORARY = "tmp"
 AUTO_CNF = "auto.cnf"
 
 
@@ -56,7 +58,10 @@ def initialise(
         descriptor = os.open(secret, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(statements)
-        with log.open("wb") as output:
+        with (
+            log.open("wb") as output,
+            tempfile.TemporaryDirectory(prefix=f"{data.name}.", dir=data.parent) as temporary,
+        ):
             done = subprocess.run(
                 [
                     str(server.program),
@@ -66,6 +71,8 @@ def initialise(
                     f"--init-file={secret}",
                     f"--basedir={server.base_directory}",
                     f"--datadir={data}",
+                    # Not the machine's: see `LocalMysqld.launch`.
+                    f"--tmpdir={temporary}",
                     # The accounts must not become transactions of every copy's history.
                     "--disable-log-bin",
                     *_arguments(options),
@@ -210,12 +217,17 @@ class LocalMysqld:
             raise MysqldError(str(problem))
         if not self.data_directory.is_dir():
             raise MysqldError(f"{str(self.data_directory)!r} is not there: no data, no server.")
+        temporary = self.directory / TEMPORARY
+        temporary.mkdir(exist_ok=True)
         command = [
             str(self._server.program),
             "--no-defaults",
             *_user(),
             f"--basedir={self._server.base_directory}",
             f"--datadir={self.data_directory}",
+            # A server that starts removes every '#sql*' of its tmpdir. In the machine's own
+            # these are also the temporary tables of other servers, MySQL's and MariaDB's.
+            f"--tmpdir={temporary}",
             f"--port={self.port}",
             f"--bind-address={HOST}",
             # Inside the data directory, and set so: a socket's path may have 107 bytes at most.
