@@ -305,6 +305,9 @@ def stored_evidence(
 ) -> StoredEvidence:
     """Of what the repositories hold of one channel."""
     asked_at = row.body["asked_at"]
+    stored, before = state.stored_applied, _applied_before(state, history)
+    values: dict[str, Any] = {} if relay is None else _stored_in(row, state, relay, history)
+    values.setdefault("is_compared", stored is not None and before is not None and before <= stored)
     return StoredEvidence(
         is_gtid_only=state.is_gtid_only,
         is_transactional=row.server.relay_log_info_is_transactional,
@@ -319,7 +322,7 @@ def stored_evidence(
         stopped_at=history.receiver_stopped_at,
         receiver_runs=None if state.receiver is None else not state.receiver.is_stopped,
         requested_at=asked_at if isinstance(asked_at, int) else None,
-        **({} if relay is None else _stored_in(row, state, relay, history)),
+        **values,
     )
 
 
@@ -428,14 +431,17 @@ def _stored_in(
         return values
     values["group"] = _group_end(relay, stored, state.stored_executed, state.read)
     if applied is not None and same_family(stored, applied):
-        before = history.applied
-        is_older = before is not None and same_family(before, stored) and stored < before <= applied
-        if is_older and _has_commit_between(relay, stored, before):
+        before = _applied_before(state, history)
+        is_older = before is not None and stored < before
+        is_known = _knows_groups_after(relay, stored)
+        has_commit = _has_commit_between(relay, stored, before if is_older else applied)
+        if is_older and has_commit:
             values["previous_applied"] = before
         values["committed"] = _committed_after(row, state, relay, history)
-        is_looked_for = is_older or _tells_commits(row, state, history)
-        is_forgotten = (stored.file_number, stored.position) < relay.queue.dropped
-        values["has_forgotten"] = is_looked_for and is_forgotten
+        shows_commits = _tells_commits(row, state, history)
+        values["has_forgotten"] = (is_older or shows_commits) and not is_known
+        if is_known:
+            values["is_compared"] = before is not None or shows_commits or not has_commit
         values["is_next_statement"] = _is_next_statement(relay, stored, applied)
     return values
 
@@ -514,6 +520,23 @@ def _has_moved_on(
     # Nothing of that file comes after it, or a new connection began at an earlier position.
     is_back = (relay.source_number, relay.source_end) < (end.file_number, end.position)
     return is_back or read is None or not same_family(read, executed) or executed <= read
+
+
+def _applied_before(state: ChannelState, history: ChannelBaselines) -> LogCoordinates | None:
+    """Where the applier was at the row before, if it went on from there to where it is."""
+    before, applied = history.applied, state.applied
+    if before is None or applied is None or not same_family(before, applied) or before > applied:
+        return None
+    return before
+
+
+def _knows_groups_after(relay: RelayReader, stored: LogCoordinates) -> bool:
+    """Whether all groups are remembered that end after the coordinates."""
+    at = stored.file_number, stored.position
+    if at < relay.queue.dropped:
+        return False
+    first = relay.window.rows()[:1, [FILE, START]].tolist()
+    return relay.queue.count_until(*at) > 0 or bool(first and tuple(first[0]) <= at)
 
 
 def _has_commit_between(

@@ -270,7 +270,7 @@ class FleetEventReader:
         member.timeline.cluster = body.get("cluster") or member.timeline.cluster
         member.timeline.version = body.get("version")
         group = (body.get("variables") or {}).get("group_replication_group_name")
-        member.timeline.group_uuid = str(group).lower() if group else member.timeline.group_uuid
+        member.timeline.group_uuid = str(group) if group else member.timeline.group_uuid
         data_lineage = body.get("data_lineage")
         if replica.data_lineage is not None and data_lineage != replica.data_lineage:
             self.comparisons.hand_on_all(member, JournalPosition.of(event))

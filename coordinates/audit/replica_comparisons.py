@@ -21,7 +21,7 @@ from tallystick.coordinates.audit.replica import AppliedTo, Replica
 from tallystick.coordinates.results import Check, Outcome
 from tallystick.coordinates.rules.between import SOURCE_UNKNOWN
 from tallystick.coordinates.rules.catalogue import COMPARISONS
-from tallystick.coordinates.rules.clone import OWN_DATA
+from tallystick.coordinates.rules.clone import replaces_data
 from tallystick.coordinates.rules.clone_coordinates import (
     CLONE_DONOR_UNKNOWN,
     CLONE_FAILED,
@@ -338,7 +338,7 @@ class ReplicaComparisons:
         replica, found = member.replica, member.replica.found_clone
         values = {str(key).lower(): value for key, value in status.items()}
         state = str(values.get("state", "")).lower()
-        if values.get("destination", OWN_DATA) != OWN_DATA:
+        if replaces_data(values.get("destination")) is False:
             return None  # a copy for another server: what this one has is what it had
         if state == "failed":
             name = f"failed {values.get('begin_time')} {replica.clone_ts}"

@@ -94,7 +94,7 @@ class Server:
             self.variables[_OLD_NAMES.get(name, name)] = value
         self.knows_log_bin |= variables.get("log_bin") is not None
         if variables.get("server_uuid"):
-            self.server_uuid = str(variables["server_uuid"]).lower()
+            self.server_uuid = str(variables["server_uuid"])
         if isinstance(self.variables.get("server_id"), int):
             self.server_id = self.variables["server_id"]
 
@@ -236,7 +236,7 @@ def _uuid(values: Mapping[str, Any], name: str) -> str | None:
         return None
     if not is_uuid(value):
         raise JournalError(f"key {name!r}: expected a UUID, found {repr(value)[:80]}")
-    return str(value).lower()
+    return str(value)
 
 
 def _check_uuids(variables: Mapping[str, Any]) -> None:

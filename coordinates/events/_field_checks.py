@@ -107,6 +107,16 @@ def channel_name(value: Any) -> str:
     return text(value).lower()
 
 
+def uuid_text(value: Any) -> str:
+    """A UUID in lower case, as GTIDs have it; auto.cnf and people may write it in capitals."""
+    return text(value).lower()
+
+
+def server_uuid(value: Any) -> str:
+    """A UUID that is given."""
+    return uuid_text(name(value))
+
+
 @dataclass(frozen=True, slots=True)
 class Integer:
     """A check for integers of a range."""

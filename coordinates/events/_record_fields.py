@@ -27,10 +27,12 @@ from tallystick.coordinates.events._field_checks import (
     log_file,
     missing_key,
     name,
+    server_uuid,
     switch,
     table_row,
     table_rows,
     text,
+    uuid_text,
 )
 from tallystick.coordinates.events.journal import RecordType, parse_body
 from tallystick.coordinates.values.errors import JournalError
@@ -56,9 +58,9 @@ _VARIABLES = Shape(
         "innodb_redo_log_capacity": _PORTION,
         "innodb_redo_log_enabled": switch,
         "innodb_flush_log_at_trx_commit": Integer(0, 2),
-        "group_replication_group_name": text,
+        "group_replication_group_name": uuid_text,
         "have_backup_safe_binlog_info": switch,
-        "server_uuid": name,
+        "server_uuid": server_uuid,
         "server_id": _SERVER_ID,
     },
     is_open=True,
@@ -149,7 +151,7 @@ def resource(value: Any) -> str:
 _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     "change_source": (
         {
-            "source_uuid": text,
+            "source_uuid": uuid_text,
             "source_instance": name,
             "auto_position": boolean,
             "ignore_server_ids": ListOf(_SERVER_ID),
@@ -309,7 +311,7 @@ def _cases(
 RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
     RecordType.START: Shape(
         {
-            "server_uuid": name,
+            "server_uuid": server_uuid,
             "server_id": _SERVER_ID,
             "version": text,
             "cluster": name,

@@ -22,9 +22,11 @@ from tallystick.coordinates.events._field_checks import (
     identifier,
     log_file,
     name,
+    server_uuid,
     switch,
     table_row,
     text,
+    uuid_text,
 )
 from tallystick.coordinates.events._record_fields import RECORD_SHAPES, RESOURCES, Cases, resource
 from tallystick.coordinates.events.journal import QueryVerb, RedoType, Stream
@@ -55,6 +57,7 @@ _OF_CHECK: Mapping[Check, Schema] = {
     resource: {
         "anyOf": [{"enum": list(RESOURCES)}, {"type": "string", "pattern": "^(channel|engine):"}]
     },
+    server_uuid: _NAME,
     switch: {
         "anyOf": [
             {"enum": [True, False, 0, 1, "0", "1"]},
@@ -63,6 +66,7 @@ _OF_CHECK: Mapping[Check, Schema] = {
     },
     table_row: {"type": "object"},
     text: _TEXT,
+    uuid_text: _TEXT,
 }
 _OF_EVENT_KEY: Mapping[str, Schema] = {
     "channel": _TEXT,

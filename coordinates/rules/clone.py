@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import QueryVerb
-from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.families import Family
+from tallystick.coordinates.results import ObservationCode, Severity
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import (
     CLONE_PROGRESS,
     CLONE_STATUS,
@@ -32,6 +32,13 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.events.journal import Block
+
+CLONE_DESTINATION_UNKNOWN = reason(
+    "clone_destination_unknown",
+    "replication was started after a clone that failed, and whether that had replaced the server's"
+    " own data (destination) is not known",
+    Lack.BACKUP,
+)
 
 CLONE_PROTOCOL = register(
     Rule(
@@ -244,6 +251,11 @@ OWN_DATA = "LOCAL INSTANCE"
 """Column DESTINATION of a clone that replaces the recipient's data; else it names a directory."""
 
 
+def replaces_data(destination: object) -> bool | None:
+    """Whether a clone to a destination replaces the recipient's own data; None: not known."""
+    return None if destination is None else str(destination).upper() == OWN_DATA
+
+
 @dataclass(eq=False)
 class CloneProtocol:
     """A clone as the steps of its donor or its recipient show it.
@@ -259,10 +271,10 @@ class CloneProtocol:
     _is_ordered: bool = False
     _page: tuple[str, int, int] | None = None
     """Base name, file number and position of the last commit while the order is forced."""
-    _replaces_data: bool = False
-    """Whether the clone is known to replace the recipient's own data."""
+    _replaces_data: bool | None = None
+    """Whether the clone replaces the recipient's own data; None: not known."""
     _data_dropped: bool = False
-    """Whether a clone has dropped data, and none has completed since."""
+    """Whether a clone may have dropped the recipient's data, and none has completed since."""
     _is_failed: bool = False
     _given_to: str = ""
     """Who takes the clone that this server gives: it begins when the one before it is over."""
@@ -295,7 +307,7 @@ class CloneProtocol:
         if step in ("commit", "position_read") and self._is_ordered:
             self._page_written(body, at)
         if step == "donor_blocked":
-            self.blocks_xa = body.get("blocks") == "xa"
+            self.blocks_xa = True
             self._blocked_at = ts
         elif step in ("begin", "donor_released", "end"):
             self.blocks_xa = False
@@ -391,14 +403,14 @@ class CloneProtocol:
         if step == "begin":
             self._stage = -1
             self._is_failed = False
-            self._replaces_data = body.get("destination") == OWN_DATA
+            self._replaces_data = replaces_data(body.get("destination"))
         elif step == "version":
             self._judge_versions(body, at)
         elif step == "stage":
             stage = body.get("stage", "").upper()
             self._enter_stage(stage, at)
             if stage in STAGES[: STAGES.index("RESTART")]:
-                self._data_dropped = self._replaces_data
+                self._data_dropped = self._replaces_data is not False
         elif step == "recovered" or (step == "end" and body.get("error") is None):
             self._data_dropped = False
         elif step == "end":
@@ -410,14 +422,29 @@ class CloneProtocol:
         """Take one ``channel`` record."""
         if action not in _STARTS or not (self._is_failed and self._data_dropped):
             return
+        at = f"{action} of channel {channel!r} at {ts}"
+        if self._replaces_data is None:
+            self._destination_unknown(at)
+            return
         broken = Broken(
             "started_without_data",
             witness=f"{action} at {ts}",
-            at=f"{action} of channel {channel!r} at {ts}",
+            at=at,
             action=action,
             name=channel,
         )
         self._reporter.broken(FAILED_CLONE_NOT_RESUMED, broken)
+
+    def _destination_unknown(self, at: str) -> None:
+        rule = FAILED_CLONE_NOT_RESUMED
+        if rule.name not in self._reporter.disabled:
+            self._reporter.note(
+                ObservationCode.COMPARISON_UNDECIDED,
+                CLONE_DESTINATION_UNKNOWN,
+                at=at,
+                rules=(rule,),
+                is_undecided=True,
+            )
 
     def started(self, data_lineage: str | None) -> None:
         """The server has started: with it a clone of its own data has ended or completed."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.clone import OWN_DATA, STAGES
+from tallystick.coordinates.rules.clone import STAGES, replaces_data
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
@@ -183,7 +183,7 @@ class CloneSteps:
     def _recipient_stepped(self, body: Mapping[str, Any], ts: int) -> None:
         step = body["step"]
         if step == "begin":
-            taken = _Taken(ts, body.get("destination") == OWN_DATA)
+            taken = _Taken(ts, bool(replaces_data(body.get("destination"))))
             name = begin_run(self._taken, _peer(body), taken, _CLONES_MAX)
             self._forget(name, CLONE_RECIPIENT_STEPS_COMPLETE)
             return

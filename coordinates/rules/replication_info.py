@@ -37,6 +37,12 @@ COMMITS_FORGOTTEN = reason(
     "which groups between the stored and the applied position were committed is not remembered",
     Lack.MEMORY,
 )
+STORED_MAY_BE_OLD = reason(
+    "stored_may_be_old",
+    "which groups between {stored}, the stored position, and {applied}, the applied one, were"
+    " committed before the table was read is not known",
+    Lack.NEXT_ROW,
+)
 ROW_MISSING = reason(
     "info_row_missing",
     "{table} has rows of other channels and none of this one: a start would not know where to go"
@@ -80,6 +86,9 @@ class StoredEvidence:
         previous_applied: Of the last accepted row, where a commit lies between the stored
             coordinates and it.
         committed: End of a group after ``stored_applied`` that was committed before the row.
+        is_compared: Whether something shows that no commit between ``stored_applied`` and
+            ``applied`` is older than the row: the row before, gtid_executed, or the relay log,
+            which has none there.
         is_next_statement: Whether ``stored_applied`` ends the one group after ``applied``, a
             statement.
         has_forgotten: Whether commits of groups that are not remembered were looked for, and none
@@ -104,6 +113,7 @@ class StoredEvidence:
     group: GroupEnd | None = None
     previous_applied: LogCoordinates | None = None
     committed: LogCoordinates | None = None
+    is_compared: bool = False
     is_next_statement: bool = False
     has_forgotten: bool = False
     stopped_at: int | None = None
@@ -265,7 +275,9 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
         "the repository was not read or is not transactional, the channel is gtid_only, or the"
         " applied coordinate is not known. Several workers store positions at checkpoints only:"
         " then only a row beyond the applied coordinate, or before that of an earlier row, is a"
-        " breach. So it is where the groups between the two are not remembered any more"
+        " breach. So it is where the groups between the two are not remembered any more, and at a"
+        " channel's first row, where nothing shows which of them were committed before the table"
+        " was read"
     ),
     sources=("WL#2775, REQ-5", "MySQL manual: Replication Metadata Repositories"),
     remedy=(
@@ -299,23 +311,27 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
     FLUSH, MyISAM, XA PREPARE, empty groups) leave it until the next commit or relay log file, and
     an atomic DDL writes it before the applied position moves.
     """
-    stored, applied, previous = e.stored_applied, e.applied, e.previous_applied
+    stored, applied = e.stored_applied, e.applied
     if e.is_gtid_only:
         return Undecided(GTID_ONLY)
     if not e.is_transactional:
         return Undecided(NOT_TRANSACTIONAL)
     if stored is None or applied is None or not same_family(stored, applied):
         return Undecided(NOT_READ)
-    is_beyond = stored > applied and not e.is_next_statement
-    if previous is None and e.committed is None and not is_beyond:
-        return Undecided(COMMITS_FORGOTTEN) if e.has_forgotten else HOLDS
-    if not is_beyond:
-        committed = e.committed or previous
+    if stored > applied and not e.is_next_statement:
+        if not e.is_followed:
+            # An atomic DDL may be under way: the relay log would show it.
+            return Undecided(NO_RELAY)
+        return Broken("beyond_applied", witness=stored, stored=stored, applied=applied)
+    if committed := e.committed or e.previous_applied:
         return Broken("too_old", witness=stored, stored=stored, committed=committed)
+    if e.has_forgotten:
+        return Undecided(COMMITS_FORGOTTEN)
+    if stored >= applied or e.is_compared:
+        return HOLDS
     if not e.is_followed:
-        # An atomic DDL may be under way: the relay log would show it.
         return Undecided(NO_RELAY)
-    return Broken("beyond_applied", witness=stored, stored=stored, applied=applied)
+    return Undecided(STORED_MAY_BE_OLD, stored=stored, applied=applied)
 
 
 @rule(

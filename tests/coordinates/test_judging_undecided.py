@@ -18,6 +18,7 @@ from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import RULES
 from tallystick.coordinates.values.binlog import WRAP
 from tallystick.coordinates.values.gtid import GtidSet
+from tests.support.evidence_reduced import reduced
 from tests.support.journals import (
     ARTIFICIAL,
     UUID_A,
@@ -948,8 +949,8 @@ def test_what_no_xid_ends_is_executed_by_the_row_after_the_one_that_passed_it(be
         ("rows", False, "too_old"),
         # No XID ends a group behind what is stored: nothing had to move it.
         ("myisam", False, "holds"),
-        # The applier is further back than at the row before, and what is stored with it.
-        ("rows", True, "holds"),
+        # The applier is further back than at the row before, which shows nothing of it then.
+        ("rows", True, "stored_may_be_old"),
     ],
 )
 def test_what_the_row_before_had_applied_is_stored(
@@ -985,6 +986,46 @@ def test_what_the_row_before_had_applied_is_stored(
     if not (is_remembered or falls):
         expected = "commits_forgotten"
     assert [expected] == (found or reasons or ["holds"])
+
+
+@pytest.mark.parametrize(
+    ("form", "stored", "left_out", "expected"),
+    [
+        ("rows", (0, 3), "nothing", ["stored_may_be_old", "holds"]),
+        ("rows", (0, 0), "nothing", ["stored_may_be_old", "too_old"]),
+        ("rows", (2, 5), "nothing", ["holds", "holds"]),
+        # No XID ends a group between: nothing had to move it.
+        ("myisam", (0, 0), "nothing", ["holds", "holds"]),
+        ("rows", (0, 3), "relay", ["no_relay", "holds"]),
+        ("rows", (0, 0), "relay", ["no_relay", "no_relay"]),
+        ("rows", (2, 0), "gap 39", ["holds", "stored_may_be_old"]),
+    ],
+)
+def test_what_is_stored_holds_where_something_shows_what_was_committed(
+    form: str, stored: tuple[int, int], left_out: str, expected: list[str]
+):
+    """Of the first row, and of the second: without gtid_executed_first only a row before does."""
+    journal = Journal("a", UUID_B, 2, replica_parallel_workers=0).begin()
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    relay = journal.relay()
+    relay.connect()
+    at: list[Record] = []
+    for number, group in enumerate(Journal("s", UUID_C, 3).begin().groups(6, form).binlog.groups):
+        apply(journal, relay, group)
+        at += relay_info(relay)
+        if number in (2, 5):
+            shown = [at[stored[number == 5]]]
+            journal.row(replica_status=journal.replica_status(), slave_relay_log_info=shown)
+    result = audit(reduced(journal.records, left_out))
+    rule = "relay_info_updated_with_commit"
+    found = {one.collection_id: one.case for one in result.findings if one.rule == rule}
+    answers = [
+        found.get(cut.collection_id)
+        or next((check.reason for check in cut.undecided if check.rule == rule), "holds")
+        for cut in result.cuts
+        if cut.scope == "channel"
+    ]
+    assert expected == answers
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_what_a_start_does_not_name_stays_as_it_was() -> None:
     assert server.cluster == "one"
     server.journal_cluster = "two"
     assert server.cluster == "two"
-    server.changed({"server_uuid": UUID_B.upper(), "server_id": 3})
+    server.changed({"server_uuid": UUID_B, "server_id": 3})
     assert (server.server_uuid, server.server_id) == (UUID_B, 3)
     server.changed({"server_uuid": "", "server_id": "4"})
     assert (server.server_uuid, server.server_id) == (UUID_B, 3)

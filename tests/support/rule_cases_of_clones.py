@@ -219,6 +219,13 @@ def clone_blocks_xa(breaks: bool) -> Journal:
     return journal
 
 
+@case()
+def clone_blocks_xa__whatever_is_blocked_with_it(breaks: bool) -> Journal:
+    journal = _donor("begin", "donor_blocked")
+    journal.groups(1, "xa_prepare" if breaks else "rows")
+    return journal
+
+
 def _recipient_copies(journal: Journal, *, destination: str = "LOCAL INSTANCE") -> None:
     who = {"role": "recipient", "peer": "b"}
     journal.record("clone", step="begin", destination=destination, **who)
