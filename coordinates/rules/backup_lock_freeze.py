@@ -26,10 +26,17 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.events.log_status import ServerState
+    from tallystick.coordinates.rules.outcomes import Reason
 
 STATEMENT_ENGINE_UNKNOWN = reason(
     "statement_engine_unknown",
     "a change was made under LOCK TABLES FOR BACKUP, and its engine is not known",
+    Lack.BACKUP,
+)
+STATEMENT_MAY_BE_DDL = reason(
+    "statement_may_be_ddl",
+    "a statement was logged under LOCK TABLES FOR BACKUP, and its group does not show whether it is"
+    " DDL or one that the lock lets pass, as of a temporary table",
     Lack.BACKUP,
 )
 
@@ -52,14 +59,14 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
             " everything that moves one of the three coordinates takes that of the second. InnoDB"
             " goes on under the first; its redo brings the copy up to date. Blackhole and Federated"
             " tables have no content here. In the binary log a group of rows that ends in COMMIT is"
-            " a non-transactional change, and a group of one statement is DDL."
+            " a non-transactional change."
         ),
         undecided_when=(
             "locking or unlocking was not observed, the journal has a gap in between, or statements"
-            " that bypass the binary log, or their engines, are not reported by the observer. A row"
-            " of SHOW REPLICA"
-            " STATUS counts only if its collection was requested under the lock; of a compressed"
-            " group nobody knows what it changes"
+            " that bypass the binary log, or their engines, are not reported by the observer. So it"
+            " is where a group of one statement was logged, which may be DDL or not. A row of SHOW"
+            " REPLICA STATUS counts only if its collection was requested under the lock; of a"
+            " compressed group nobody knows what it changes"
         ),
         sources=(
             "Percona backup-safe binlog information, whiteboard: cases 1 and 2",
@@ -82,13 +89,6 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
             ),
             "nontransactional_group_under_table_lock": Case(
                 "Under LOCK TABLES FOR BACKUP a non-transactional change was logged.",
-                "{witness}",
-                "journal",
-                "no non-transactional change and no DDL",
-                "LOCK TABLES FOR BACKUP",
-            ),
-            "ddl_group_under_table_lock": Case(
-                "Under LOCK TABLES FOR BACKUP a DDL statement was logged.",
                 "{witness}",
                 "journal",
                 "no non-transactional change and no DDL",
@@ -197,17 +197,17 @@ class BackupLockFreeze:
         engine = body.get("engine", "").lower()
         kind, at = body.get("type", "dml"), f"statement at {ts}"
         if kind != "ddl" and not engine:
-            self._engine_unknown(at)
+            self._leave_undecided(STATEMENT_ENGINE_UNKNOWN, at)
         elif kind == "ddl" or engine not in PASSES_TABLE_LOCK:
             witness = f"a {engine} {kind}"
             self._changed("statement_under_table_lock", witness, at, engine=engine, kind=kind)
 
-    def _engine_unknown(self, at: str) -> None:
+    def _leave_undecided(self, why: Reason, at: str) -> None:
         rule = BACKUP_LOCKS_FREEZE_SCOPE
         if self.freezes_tables and rule.name not in self._reporter.disabled:
             self._reporter.note(
                 ObservationCode.BACKUP_UNDECIDED,
-                STATEMENT_ENGINE_UNKNOWN,
+                why,
                 at=at,
                 rules=(rule,),
                 is_undecided=True,
@@ -259,7 +259,7 @@ class BackupLockFreeze:
     def _ended(self, group: _Group, verb: int) -> None:
         """A group ended with a statement: COMMIT is not that of a transactional engine."""
         if not group.is_body and verb == QueryVerb.STATEMENT:
-            self._changed("ddl_group_under_table_lock", "a DDL statement", group.at)
+            self._leave_undecided(STATEMENT_MAY_BE_DDL, group.at)
         elif group.is_body and verb == QueryVerb.COMMIT and group.has_rows:
             what = "a non-transactional change"
             self._changed("nontransactional_group_under_table_lock", what, group.at)

@@ -192,7 +192,7 @@ FULL = {
     "backups under locks": Full("backup_lock_steps_complete"),
     "backups with images": Full("backup_image_names_one_state__validity_point"),
     "backups that go on": Full("zone_steps_complete__opened"),
-    "sessions with locks": Full("backup_locks_freeze_scope__logged_ddl"),
+    "sessions with locks": Full("backup_locks_freeze_scope__logged_rows"),
     "collections": Full("collection_lock_order"),
     "steps of collections": Full("collection_steps_complete"),
     "threads outside a zone": Full("critical_sequence_in_zone__between_logging_and_unlocking"),

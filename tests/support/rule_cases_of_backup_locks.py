@@ -72,27 +72,6 @@ def backup_locks_freeze_scope__ddl_of_an_unnamed_engine(breaks: bool) -> Journal
 
 
 @case()
-def backup_locks_freeze_scope__logged_ddl(breaks: bool) -> Journal:
-    journal = lock(source(), "tables")
-    for form in ("rows", "empty", "payload", "xa_prepare", "xa_commit", "statement"):
-        journal.binlog.group(form=form)
-    if not breaks:
-        unlock(journal, "tables")
-    journal.binlog.group(form="ddl_preamble")
-    return journal
-
-
-@case()
-def backup_locks_freeze_scope__ddl_after_rows_query(breaks: bool) -> Journal:
-    """What may precede the statement in a group is the same for every reader of the log."""
-    journal = lock(source(), "tables")
-    if not breaks:
-        unlock(journal, "tables")
-    journal.binlog.group(form="ddl_rows_query")
-    return journal
-
-
-@case()
 def backup_locks_freeze_scope__logged_rows(breaks: bool) -> Journal:
     journal = lock(source(), "tables")
     if not breaks:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.producers.simulator.backup import backup_locks
 from tallystick.producers.simulator.backup.backup_utility import (
@@ -75,6 +76,10 @@ class _LockIgnored(_OnQuietServer):
         state = instance[BackupLocks]
         stopped = state.stops_changes, state.stops_coordinates
         state.stops_changes = state.stops_coordinates = False
+        if self.kind is GroupKind.DDL:
+            # The binary log alone does not show that it is DDL.
+            body = {"engine": "innodb", "type": "ddl", "binlogged": True}
+            instance.journal.record(RecordType.STATEMENT, body)
         clients.write(fleet, instance, self.kind)
         state.stops_changes, state.stops_coordinates = stopped
         end = partial(backup_locks.end_session, fleet, instance, _SESSION)
