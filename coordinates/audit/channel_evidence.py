@@ -442,7 +442,7 @@ def _stored_in(
         values["has_forgotten"] = (is_older or shows_commits) and not is_known
         if is_known:
             values["is_compared"] = before is not None or shows_commits or not has_commit
-        values["is_next_statement"] = _is_next_statement(relay, stored, applied)
+        values["is_next_group"] = _is_next_group(relay, stored, applied)
     return values
 
 
@@ -550,11 +550,11 @@ def _has_commit_between(
     return bool((groups[before:, Q_TYPE] == _XID).any())
 
 
-def _is_next_statement(relay: RelayReader, stored: LogCoordinates, applied: LogCoordinates) -> bool:
-    """Whether the stored coordinates end the one group after the applied ones, a statement."""
+def _is_next_group(relay: RelayReader, stored: LogCoordinates, applied: LogCoordinates) -> bool:
+    """Whether the stored coordinates end the one group after the applied ones, which moves them."""
     groups = relay.queue.until(stored.file_number, stored.position)
     more = len(groups) - relay.queue.count_until(applied.file_number, applied.position)
-    return more == 1 and int(groups[-1][Q_TYPE]) == _QUERY
+    return more == 1 and int(groups[-1][Q_TYPE]) in {_QUERY, _XID}
 
 
 def _tells_commits(row: Row, state: ChannelState, history: ChannelBaselines) -> bool:

@@ -89,8 +89,8 @@ class StoredEvidence:
         is_compared: Whether something shows that no commit between ``stored_applied`` and
             ``applied`` is older than the row: the row before, gtid_executed, or the relay log,
             which has none there.
-        is_next_statement: Whether ``stored_applied`` ends the one group after ``applied``, a
-            statement.
+        is_next_group: Whether ``stored_applied`` ends the one group after ``applied``, and this is
+            one that moves the row.
         has_forgotten: Whether commits of groups that are not remembered were looked for, and none
             was found among the others.
         stopped_at: When the receiver stopped, None: it runs, or was not seen to stop.
@@ -114,7 +114,7 @@ class StoredEvidence:
     previous_applied: LogCoordinates | None = None
     committed: LogCoordinates | None = None
     is_compared: bool = False
-    is_next_statement: bool = False
+    is_next_group: bool = False
     has_forgotten: bool = False
     stopped_at: int | None = None
     receiver_runs: bool | None = None
@@ -269,7 +269,8 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
         " position commit or vanish together, also in a crash. An older row repeats"
         " transactions after a restart, a newer one loses them. MySQL 8.0 does not write the"
         " row for groups that no InnoDB commit ends (MyISAM, ANALYZE, FLUSH, XA): after them"
-        " it may stay, and an atomic DDL writes it before the applied coordinate moves."
+        " it may stay. The row may be one group ahead of the applied coordinate: an atomic DDL"
+        " writes it first, and a commit shows it before it has returned."
     ),
     undecided_when=(
         "the repository was not read or is not transactional, the channel is gtid_only, or the"
@@ -308,8 +309,9 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
     """The relay log info row commits with the group: neither older nor newer.
 
     Groups that no XID ends need not move the row: statements that commit by themselves (ANALYZE,
-    FLUSH, MyISAM, XA PREPARE, empty groups) leave it until the next commit or relay log file, and
-    an atomic DDL writes it before the applied position moves.
+    FLUSH, MyISAM, XA PREPARE, empty groups) leave it until the next commit or relay log file. The
+    row is seen before the applied position moves: of an atomic DDL, which writes it first, and of
+    a commit that still waits for its redo.
     """
     stored, applied = e.stored_applied, e.applied
     if e.is_gtid_only:
@@ -318,9 +320,9 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
         return Undecided(NOT_TRANSACTIONAL)
     if stored is None or applied is None or not same_family(stored, applied):
         return Undecided(NOT_READ)
-    if stored > applied and not e.is_next_statement:
+    if stored > applied and not e.is_next_group:
         if not e.is_followed:
-            # An atomic DDL may be under way: the relay log would show it.
+            # The next group may be under way: the relay log would show it.
             return Undecided(NO_RELAY)
         return Broken("beyond_applied", witness=stored, stored=stored, applied=applied)
     if committed := e.committed or e.previous_applied:

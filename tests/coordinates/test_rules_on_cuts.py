@@ -8,7 +8,7 @@ import pytest
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Outcome
-from tallystick.coordinates.rules import binlog_position, channel, relay_position, replication_info
+from tallystick.coordinates.rules import binlog_position, channel, relay_position
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer, Undecided
 from tallystick.coordinates.values.binlog import LogCoordinates
@@ -190,11 +190,6 @@ CASES_ON_EVIDENCE = [
         relay_position.relay_position_on_written_boundary,
         channel.ChannelEvidence(relay=Q, journal_relay=P),
         "not_an_end",
-    ),
-    (
-        replication_info.relay_info_updated_with_commit,
-        replication_info.StoredEvidence(is_followed=True, stored_applied=Q, applied=P),
-        "beyond_applied",
     ),
 ]
 

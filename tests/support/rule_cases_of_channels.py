@@ -348,6 +348,18 @@ def relay_info_updated_with_commit(breaks: bool) -> Journal:
 
 
 @case()
+def relay_info_updated_with_commit__beyond(breaks: bool) -> Journal:
+    """A commit shows the row before it returns, and the applied position moves after that."""
+    journal, relay, more = replica(replica_parallel_workers=0)
+    status = journal.replica_status()
+    for group in more[: 1 + breaks]:
+        relay.copy(group)
+    stored = relay_info(relay)
+    journal.row(replica_status=status, slave_relay_log_info=stored)
+    return journal
+
+
+@case()
 def master_info_flush_points(breaks: bool) -> Journal:
     journal, relay, _ = replica()
     stored = master_info(relay)
