@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.row_evidence import Row
     from tallystick.coordinates.events.log_status import ChannelState, StoredWorker
     from tallystick.coordinates.logs.relay_reader import RelayReader
+    from tallystick.coordinates.rules.applied_groups import AppliedGroups
 
 # Plain numbers: an array looks through a member's class for what it might do with arrays.
 _XID, _ROTATE, _QUERY = int(EventType.XID), int(EventType.ROTATE), int(EventType.QUERY)
@@ -301,12 +302,18 @@ def listed_evidence(
 
 
 def stored_evidence(
-    row: Row, state: ChannelState, relay: RelayReader | None, history: ChannelBaselines
+    row: Row,
+    state: ChannelState,
+    relay: RelayReader | None,
+    history: ChannelBaselines,
+    executed: AppliedGroups,
 ) -> StoredEvidence:
     """Of what the repositories hold of one channel."""
     asked_at = row.body["asked_at"]
     stored, before = state.stored_applied, _applied_before(state, history)
-    values: dict[str, Any] = {} if relay is None else _stored_in(row, state, relay, history)
+    values: dict[str, Any] = (
+        {} if relay is None else _stored_in(row, state, relay, history, executed)
+    )
     values.setdefault("is_compared", stored is not None and before is not None and before <= stored)
     return StoredEvidence(
         is_gtid_only=state.is_gtid_only,
@@ -421,7 +428,11 @@ def _worker_in(
 
 
 def _stored_in(
-    row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
+    row: Row,
+    state: ChannelState,
+    relay: RelayReader,
+    history: ChannelBaselines,
+    executed: AppliedGroups,
 ) -> dict[str, Any]:
     """What the relay log shows of stored coordinates."""
     stored, applied = state.stored_applied, state.applied
@@ -434,14 +445,18 @@ def _stored_in(
         before = _applied_before(state, history)
         is_older = before is not None and stored < before
         is_known = _knows_groups_after(relay, stored)
-        has_commit = _has_commit_between(relay, stored, before if is_older else applied)
-        if is_older and has_commit:
-            values["previous_applied"] = before
+        has_commit, unlogged = _commits_between(
+            relay, stored, before if is_older else applied, executed
+        )
+        if is_older:
+            values["previous_applied"] = before if has_commit else None
+            values["unlogged"] = unlogged
         values["committed"] = _committed_after(row, state, relay, history)
         shows_commits = _tells_commits(row, state, history)
         values["has_forgotten"] = (is_older or shows_commits) and not is_known
         if is_known:
-            values["is_compared"] = before is not None or shows_commits or not has_commit
+            has_none = not (has_commit or unlogged)
+            values["is_compared"] = before is not None or shows_commits or has_none
         values["is_next_group"] = _is_next_group(relay, stored, applied)
     return values
 
@@ -539,15 +554,28 @@ def _knows_groups_after(relay: RelayReader, stored: LogCoordinates) -> bool:
     return relay.queue.count_until(*at) > 0 or bool(first and tuple(first[0]) <= at)
 
 
-def _has_commit_between(
-    relay: RelayReader, first: LogCoordinates, last: LogCoordinates | None
-) -> bool:
-    """Whether a remembered XID is after the first coordinates and not after the last."""
+def _commits_between(
+    relay: RelayReader,
+    first: LogCoordinates,
+    last: LogCoordinates | None,
+    executed: AppliedGroups,
+) -> tuple[bool, int]:
+    """What is remembered of the XIDs after the first coordinates and not after the last.
+
+    Returns:
+        Whether one of them has committed, and how many groups without a GTID are not known to have.
+    """
     if last is None:
-        return False
+        return False, 0
     groups = relay.queue.until(last.file_number, last.position)
-    before = relay.queue.count_until(first.file_number, first.position)
-    return bool((groups[before:, Q_TYPE] == _XID).any())
+    between = groups[relay.queue.count_until(first.file_number, first.position) :]
+    commits = between[between[:, Q_TYPE] == _XID]
+    anonymous = commits[commits[:, Q_SID] < 0]
+    unlogged = len(anonymous) and executed.count_unlogged(
+        (relay.source_base, file, end)
+        for file, end in anonymous[:, [Q_SOURCE_FILE, Q_SOURCE_END]].tolist()
+    )
+    return len(commits) > unlogged, unlogged
 
 
 def _is_next_group(relay: RelayReader, stored: LogCoordinates, applied: LogCoordinates) -> bool:

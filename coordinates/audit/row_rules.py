@@ -342,7 +342,7 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
         asked[name] = evidence = channel_evidence(row, state, relay, history)
         row.checks.ask(_CHANNEL, evidence, name)
         _remember_channel(evidence, relay, history)
-        row.checks.ask(_STORED, stored_evidence(row, state, relay, history), name)
+        row.checks.ask(_STORED, stored_evidence(row, state, relay, history, applied), name)
         answer = applied.judge(
             name,
             state.executed,

@@ -23,7 +23,7 @@ from tallystick.coordinates.rules.statements import APPLIER_STORED, REPLICA_STAT
 from tallystick.coordinates.values.binlog import WRAP, EventType
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.values.binlog import LogCoordinates
@@ -357,6 +357,11 @@ class AppliedGroups:
             received.is_reported = True
         first = _text(found[0][1].end)
         return Broken(case, witness=first, at=f"{what} {first}", first=first, count=len(found))
+
+    def count_unlogged(self, ends: Iterable[tuple[str | None, int, int]]) -> int:
+        """How many of the transactions that end there in a source's log are not known as logged."""
+        logged = {one.end for origin, one in self.received.items() if origin in self.logged}
+        return sum(end not in logged for end in ends)
 
     def _undecided(self, channel: str, mine: _Groups) -> Undecided | None:
         if channel in self.forgotten:

@@ -43,6 +43,12 @@ STORED_MAY_BE_OLD = reason(
     " committed before the table was read is not known",
     Lack.NEXT_ROW,
 )
+COMMITS_UNLOGGED = reason(
+    "commits_not_logged",
+    "the applier has passed {count:n group} after the stored position that the replica has not"
+    " logged: what sql_replica_skip_counter passes does not move it",
+    Lack.SETTING,
+)
 ROW_MISSING = reason(
     "info_row_missing",
     "{table} has rows of other channels and none of this one: a start would not know where to go"
@@ -91,6 +97,7 @@ class StoredEvidence:
             which has none there.
         is_next_group: Whether ``stored_applied`` ends the one group after ``applied``, and this is
             one that moves the row.
+        unlogged: How many groups without a GTID were passed there, and are not known to be logged.
         has_forgotten: Whether commits of groups that are not remembered were looked for, and none
             was found among the others.
         stopped_at: When the receiver stopped, None: it runs, or was not seen to stop.
@@ -115,6 +122,7 @@ class StoredEvidence:
     committed: LogCoordinates | None = None
     is_compared: bool = False
     is_next_group: bool = False
+    unlogged: int = 0
     has_forgotten: bool = False
     stopped_at: int | None = None
     receiver_runs: bool | None = None
@@ -276,9 +284,9 @@ def relay_info_coordinates_paired(e: StoredEvidence) -> RowAnswer:
         "the repository was not read or is not transactional, the channel is gtid_only, or the"
         " applied coordinate is not known. Several workers store positions at checkpoints only:"
         " then only a row beyond the applied coordinate, or before that of an earlier row, is a"
-        " breach. So it is where the groups between the two are not remembered any more, and at a"
-        " channel's first row, where nothing shows which of them were committed before the table"
-        " was read"
+        " breach. So it is where the groups between the two are not remembered any more, or have no"
+        " GTID and are not in the replica's binary log, and at a channel's first row, where nothing"
+        " shows which of them were committed before the table was read"
     ),
     sources=("WL#2775, REQ-5", "MySQL manual: Replication Metadata Repositories"),
     remedy=(
@@ -327,6 +335,8 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
         return Broken("beyond_applied", witness=stored, stored=stored, applied=applied)
     if committed := e.committed or e.previous_applied:
         return Broken("too_old", witness=stored, stored=stored, committed=committed)
+    if e.unlogged:
+        return Undecided(COMMITS_UNLOGGED, count=e.unlogged)
     if e.has_forgotten:
         return Undecided(COMMITS_FORGOTTEN)
     if stored >= applied or e.is_compared:

@@ -1026,6 +1026,35 @@ def test_what_is_stored_holds_where_something_shows_what_was_committed(
         if cut.scope == "channel"
     ]
     assert expected == answers
+    ("logged", "expected"),
+    [((1, 2, 3), "too_old"), ((1, 2), "too_old"), ((1,), "commits_not_logged")],
+)
+def test_what_was_passed_by_count_is_not_stored(logged: tuple[int, ...], expected: str):
+    """sql_replica_skip_counter without GTIDs: the row stays at the last group executed."""
+    origin = Journal("s", UUID_C, 3).begin()
+    for _ in range(3):
+        origin.wait(1)
+        origin.binlog.group(None)
+    variables = {"gtid_mode": "OFF", "replica_parallel_workers": 0}
+    journal = Journal("a", UUID_B, 2, **variables).begin()
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    relay = journal.relay()
+    relay.connect()
+    for number, group in enumerate(origin.binlog.groups, 1):
+        relay.copy(group)
+        if number in logged:
+            times = {"original_commit_timestamp": group[0]["original_commit_timestamp"]}
+            journal.binlog.group(None, server_id=3, **times)
+        if number == 1:
+            stored = relay_info(relay)
+            journal.row(replica_status=journal.replica_status(), slave_relay_log_info=stored)
+    for _ in range(2):
+        journal.row(replica_status=journal.replica_status(), slave_relay_log_info=stored)
+    result = audit(journal)
+    rule = "relay_info_updated_with_commit"
+    found = [one.case for one in result.findings if one.rule == rule]
+    last = [cut for cut in result.cuts if cut.scope == "channel"][-1]
+    assert [expected] == (found or [one.reason for one in last.undecided if one.rule == rule])
 
 
 @pytest.mark.parametrize(
