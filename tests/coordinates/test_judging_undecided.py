@@ -1026,6 +1026,9 @@ def test_what_is_stored_holds_where_something_shows_what_was_committed(
         if cut.scope == "channel"
     ]
     assert expected == answers
+
+
+@pytest.mark.parametrize(
     ("logged", "expected"),
     [((1, 2, 3), "too_old"), ((1, 2), "too_old"), ((1,), "commits_not_logged")],
 )
