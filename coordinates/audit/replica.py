@@ -553,20 +553,23 @@ class Replica(SidTable):
         self.channels = {}
         self.clone_peer = self.clone_ts = self.clone_end_ts = self.found_clone = None
 
-    def _count_given(self) -> None:
-        found = [Uncounted(ts, gtids - self.given) for ts, gtids in self.uncounted]
+    def _count_given(self, purged: GtidSet = GtidSet.EMPTY) -> None:
+        given = self.given | purged
+        found = [Uncounted(ts, gtids - given) for ts, gtids in self.uncounted]
         self.uncounted = [one for one in found if one.gtids]
 
     def counted_again(
-        self, values: Sequence[Mapping[str, Any]], executed: GtidSet
+        self, values: Sequence[Mapping[str, Any]], executed: GtidSet, purged: GtidSet
     ) -> tuple[Uncounted, ...]:
         """What was executed before a RESET and has come again, or will come.
 
         Args:
             values: The channels of a row.
             executed: What the row shows as executed.
+            purged: What it shows as purged that was not logged since the RESET: SET gtid_purged,
+                whether recorded or not, has given it.
         """
-        self._count_given()
+        self._count_given(purged)
         if any(one.get("is_connected") and one["auto_position"] for one in values):
             return tuple(self.uncounted)
         return tuple(Uncounted(ts, gtids & executed) for ts, gtids in self.uncounted)

@@ -107,6 +107,7 @@ class ReplicaComparisons:
         is_whole = executed is not None and None not in retrieved
         for channel in replica.channels.values():
             self.queue_groups(member, channel, at, shown, is_row=is_whole)
+        is_first = not replica.shown
         replica.shown = GtidSet.EMPTY if executed is None else executed
         if replica.before is None:
             replica.before = executed
@@ -125,7 +126,10 @@ class ReplicaComparisons:
             received: GtidSet | None = GtidSet.EMPTY
             for gtids in retrieved:
                 received = None if received is None or gtids is None else received | gtids
-            uncounted = replica.counted_again(listed, executed)
+            named = _named_since_reset(member, body, purged)
+            uncounted = replica.counted_again(listed, executed, named)
+            if is_first and purged is None:
+                uncounted = ()  # it was asked for before the RESET: the next row has gtid_purged
             self._compare_executed(member, channels, (executed, received), at, uncounted)
         if body["clone_status"]:
             of_channel = {c.name: r for c, r in zip(channels, retrieved, strict=True)}
@@ -441,6 +445,19 @@ class ReplicaComparisons:
 def keys_of(channels: Iterable[ReplicaChannel]) -> tuple[str, ...]:
     """The sources of channels, each once, in order."""
     return tuple(sorted({channel.key for channel in channels if channel.key is not None}))
+
+
+def _named_since_reset(member: Member, body: Mapping[str, Any], purged: GtidSet | None) -> GtidSet:
+    """What SET gtid_purged has named since the last RESET BINARY LOGS AND GTIDS, as a row shows it.
+
+    A log that began anew then has purged nothing but what it has logged. One that goes on under
+    another name has: all that was in its files of the former name.
+    """
+    uncounted, timeline = member.replica.uncounted, member.timeline
+    if purged is None or not body["logs_everything"] or not uncounted:
+        return GtidSet.EMPTY
+    is_of_reset = uncounted[-1].ts == timeline.lineage_ts
+    return purged - timeline.grouped.freeze() if is_of_reset else GtidSet.EMPTY
 
 
 def _begin_time(value: Any) -> tuple[str, str]:

@@ -3806,18 +3806,30 @@ class TestResetOfAReplica:
         ("purged", "undecided"),
         [("1-3", []), ("1-2", ["3"]), ("", ["1-3"])],
     )
-    def test_what_the_set_counts_no_more_comes_again(self, purged, undecided):
+    @pytest.mark.parametrize("is_recorded", [True, False])
+    def test_what_the_set_counts_no_more_comes_again(self, purged, undecided, is_recorded):
         """It stays so when it has been executed again: the data may have it twice."""
         source, replica = fleet_of_two()
         said = replica.says(source) | {"is_connected": True}
         replica.status(f"{A}:1-3", said)
         replica.reset()
-        if purged:
+        if purged and is_recorded:
             replica.assign(f"{A}:{purged}")
         for _ in range(2):
             replica.status(f"{A}:1-3", said, purged=f"{A}:{purged}" if purged else "")
             source.status(f"{A}:1-3")
         assert self.said(audit(source, replica)) == [f"{A}:{one}" for one in undecided] * 2
+
+    def test_a_row_that_was_asked_for_before_it_does_not_say_what_was_named(self):
+        """The next one does."""
+        source, replica = fleet_of_two()
+        said = replica.says(source) | {"is_connected": True}
+        replica.status(f"{A}:1-3", said)
+        replica.reset()
+        for purged in (None, f"{A}:1-2"):
+            replica.status(f"{A}:1-3", said, purged=purged)
+            source.status(f"{A}:1-3")
+        assert self.said(audit(source, replica)) == [f"{A}:3"]
 
     @pytest.mark.parametrize("is_renamed", [True, False])
     def test_it_ends_with_other_data(self, is_renamed):
