@@ -404,7 +404,7 @@ def _worker_in(
         before = (history.workers or {}).get(str(stored.number))
         is_again = before == f"beyond {_worker_text(stored)}"
         values["relay_end"] = relay.end_coordinates if is_again else None
-    elif relay.window.covers(at.file_number, at.position):
+    elif relay.window.knows(at.file_number, at.position):
         found = relay.window.find_end(at.file_number, at.position)
         mark = _NOTHING if found is None else int(relay.window.rows()[found][MARK])
         values["ends_no_group"] = mark == _NOTHING

@@ -156,7 +156,7 @@ def _boundary_doubt(
         return Undecided(GROUP_NOT_WHOLE) if mark == Mark.UNKNOWN else None
     end, window = (position.file_number, position.position), binlog.window
     is_written = end <= (binlog.file_number, binlog.end)
-    if is_written and (not window.covers(*end) or window.begins_at(*end)):
+    if is_written and not window.knows(*end):
         return Undecided(NOT_REMEMBERED)
     return None
 

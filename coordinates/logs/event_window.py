@@ -112,6 +112,13 @@ class EventWindow:
             return False
         return (int(rows[0, FILE]), int(rows[0, START])) <= (file_number, position)
 
+    def knows(self, file_number: int, position: int) -> bool:
+        """Whether it is known what ends at the position: an event that is remembered, or none."""
+        is_found = self.find_end(file_number, position) is not None
+        return is_found or (
+            self.covers(file_number, position) and not self.begins_at(file_number, position)
+        )
+
     def begins_at(self, file_number: int, position: int) -> bool:
         """Whether the oldest remembered event starts there: what ends there is not remembered."""
         rows = self.rows()

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 FIRST_POSITION = 4
 ABSENT = -1
+EVENTS_REMEMBERED = 512
 WRAP_ZONE = 2**30
 """An event is at most 1 GiB, so a field can only have wrapped from within 1 GiB below 2^32."""
 
@@ -94,7 +95,7 @@ class RelayReader(LogReader):
     log_name = "relay log"
     begun_by = "RESET REPLICA, CHANGE REPLICATION SOURCE"
 
-    window: EventWindow = field(default_factory=lambda: EventWindow(512))
+    window: EventWindow = field(default_factory=lambda: EventWindow(EVENTS_REMEMBERED))
     lineage: int = 0
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     received_is_complete: bool = True

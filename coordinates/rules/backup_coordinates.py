@@ -426,9 +426,7 @@ class _Backup:
             return
         window = binlog.window
         found = window.find_end(number, offset)
-        if found is None and (
-            not window.covers(number, offset) or window.begins_at(number, offset)
-        ):
+        if not window.knows(number, offset):
             self._undecided(POSITION_FORGOTTEN, position=position)
             return
         mark = None if found is None else Mark(int(window.rows()[found, MARK]))

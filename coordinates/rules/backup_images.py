@@ -384,7 +384,7 @@ class BackupImages:
         key = position.file_number, position.position
         found = binlog.window.find_end(*key)
         if found is None:
-            if not binlog.window.covers(*key) or binlog.window.begins_at(*key):
+            if not binlog.window.knows(*key):
                 return Undecided(POSITION_FORGOTTEN)
             return Broken("image_inside_event", witness=position)
         mark = Mark(int(binlog.window.rows()[found, MARK]))

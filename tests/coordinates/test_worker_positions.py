@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tallystick.coordinates.logs.relay_reader import EVENTS_REMEMBERED
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.worker_positions import (
     WorkerPosition,
@@ -11,7 +12,7 @@ from tallystick.coordinates.rules.worker_positions import (
     worker_positions_end_groups,
 )
 from tallystick.coordinates.values.binlog import WRAP, LogCoordinates
-from tests.support.journals import Journal, Record, RelayLog, audit
+from tests.support.journals import UUID_C, Journal, Record, RelayLog, audit
 from tests.support.rule_cases import apply, replica
 from tests.support.rule_cases_of_channels import worker_row
 
@@ -92,6 +93,23 @@ def test_what_a_connection_before_has_read_is_read():
     row(journal, worker_row(relay))
     apply(journal, relay, more[0])
     row(journal, worker_row(relay), Read_Source_Log_Pos=4)
+    assert "worker_positions_end_groups" not in audit(journal).broken
+
+
+@pytest.mark.parametrize("more_groups", [-1, 0, 1])
+def test_what_ends_where_the_remembered_events_begin_may_be_a_group(more_groups):
+    """A worker that fell behind has stored the end of the last event that is forgotten."""
+    journal, relay, _ = replica()
+    row(journal, worker_row(relay))
+    count = EVENTS_REMEMBERED // 2 + more_groups
+    source = Journal("s", UUID_C, 3).begin().groups(3).groups(1 + count, "ddl")
+    first, *later = source.binlog.groups[3:]
+    assert len(first) == 2
+    apply(journal, relay, first)
+    stored = worker_row(relay)
+    for group in later:
+        apply(journal, relay, group)
+    row(journal, stored)
     assert "worker_positions_end_groups" not in audit(journal).broken
 
 
