@@ -32,7 +32,9 @@ LOGGED_UNKNOWN = reason(
     "logged_unknown", "what was logged up to the position is not known", Lack.BINARY_LOG
 )
 PURGED_NOT_READ = reason(
-    "purged_not_read", "gtid_purged was not read, or could not be read", Lack.VALUE
+    "purged_not_read",
+    "gtid_purged was not read, could not be read, or may be of before a RESET of the binary log",
+    Lack.VALUE,
 )
 OWNED_NOT_READ = reason("owned_not_read", "gtid_owned was not read", Lack.VALUE)
 RECEIVES_ANONYMOUS = reason(
@@ -334,9 +336,9 @@ def owned_disjoint_from_executed(e: ExecutedEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "gtid_executed is not readable, or no row of this lineage was accepted before; or RESET"
-        " BINARY LOGS AND GTIDS on a replica took what its data have out of the set, SET"
-        " gtid_purged did not name it, and its source sends it again: until other data replace"
-        " those"
+        " BINARY LOGS AND GTIDS on a replica took what its data have out of the set, no"
+        " SET gtid_purged that names it is recorded or shown by a row, and its source sends it"
+        " again: until other data replace those"
     ),
     sources=(
         "WL#9211, F-7",

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 EXECUTED_BEFORE_RESET = reason(
     "executed_before_reset",
-    "RESET BINARY LOGS AND GTIDS took {gtids:gtids} out of what it counts as executed, and SET"
-    " gtid_purged did not name {gtids:it|them}: the source sends {gtids:it|them} again, and whether"
-    " the data still had the changes, and have them twice now, is not known",
+    "RESET BINARY LOGS AND GTIDS took {gtids:gtids} out of what it counts as executed, and that SET"
+    " gtid_purged named {gtids:it|them} is not known: the source sends {gtids:it|them} again, and"
+    " whether the data still had the changes, and have them twice now, is not known",
     Lack.LINEAGE,
 )
 

@@ -270,6 +270,25 @@ def a_replica_is_reset(told: Story, is_lost: bool) -> None:
         told.rows()
 
 
+@story(lost="executed_before_reset")
+def a_replica_is_reset_and_only_rows_show_how(told: Story, is_lost: bool) -> None:
+    """A tail sees no SET gtid_purged. Groups that came again and were purged since are no such."""
+    source, replica = told.pair()
+    replica.stop_replica()
+    replica.reset()
+    replica.assign(source.uuid, 2 if is_lost else 3, is_seen=False)
+    replica.administer("reset")
+    replica.begin_relay(1)
+    replica.start_replica()
+    source.commit()
+    replica.sync()
+    replica.binlog.rotate()
+    told.rows()
+    replica.record("binlog_purge", to_file="r-bin.000002")
+    replica.purged = f"{source.uuid}:1-4"
+    told.rows()
+
+
 @story(lost="relay_mirrors_source")
 def a_prepared_transaction_does_not_come(told: Story, is_lost: bool) -> None:
     """XA: the replica is sent the commit of what it never prepared."""
