@@ -83,6 +83,7 @@ from tallystick.coordinates.rules.relay_position import (
 from tallystick.coordinates.rules.replication_info import StoredEvidence
 from tallystick.coordinates.rules.replication_threads import THREAD_STOPPED, ThreadEvidence
 from tallystick.coordinates.rules.worker_positions import WorkersEvidence
+from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -129,6 +130,7 @@ def judge_instance(row: Row) -> RowEvidence:
     """Ask every rule on the instance's row; afterwards the state holds accepted values only."""
     checks = row.checks
     _follow_log_bin(row)
+    _follow_index(row)
     position = position_evidence(row)
     executed = executed_evidence(row, position)
     position = unless_named(position, executed)
@@ -163,6 +165,15 @@ def _follow_log_bin(row: Row) -> None:
         history.purged = None
         history.log_bin_changed = False
         history.log_bin_was_off = True
+
+
+def _follow_index(row: Row) -> None:
+    """With another log_bin a start begins an index of its own, and computes gtid_purged by that."""
+    before, listed = row.baselines.oldest_file, row.state.binary_logs
+    if before is None or not listed:
+        return
+    if parse_log_file_name(before)[0] != parse_log_file_name(listed[0][0])[0]:
+        row.baselines.purged = row.baselines.oldest_file = None
 
 
 def _note_tear(row: Row, lag: LagEvidence) -> None:

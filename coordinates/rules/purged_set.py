@@ -341,13 +341,14 @@ def _purged_without_log(e: PurgedEvidence, purged: GtidSet) -> RowAnswer:
     severity=Severity.ERROR,
     heals="log",
     claim=(
-        "gtid_purged never loses a GTID, unless the binary log was reset or switched on or off"
-        " at a restart."
+        "gtid_purged never loses a GTID, unless the binary log was reset, or switched on or off or"
+        " given another index at a restart."
     ),
     why=(
         "Files that were purged do not come back, and SET gtid_purged must keep what is purged."
         " A restart computes the set anew from the oldest file, which changes it only if"
-        " binary logging itself changed."
+        " binary logging itself changed: another log_bin has an index of its own, unless"
+        " log_bin_index names one."
     ),
     undecided_when=(
         "gtid_purged was not read or is not readable, or there is no accepted value of this"

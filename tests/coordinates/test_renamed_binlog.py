@@ -1,6 +1,7 @@
 """A server that was started with another log_bin: its files have another base name from there on.
 
-The index goes on, and the numbers begin where the new name has one free.
+The index goes on where log_bin_index names it, and the numbers begin where the new name has one
+free; else the new name has an index of its own.
 """
 
 from __future__ import annotations
@@ -126,6 +127,34 @@ def test_behind_a_gap_old_names_may_have_been_given_out_again():
     renamed(journal)
     journal.row(**listed("binlog.000001", "binlog.000002", "newbin.000001"))
     assert [] == audit(journal).broken
+
+
+@pytest.mark.parametrize("has_fallen", [False, True])
+def test_a_new_name_with_an_index_of_its_own_and_back(has_fallen: bool):
+    """Without log_bin_index each name has its own, and what its files lack counts as purged.
+
+    As a tail records it; it fell where the log is still the one of that name.
+    """
+    journal = source()
+    journal.row(**listed("binlog.000001"))
+    file, end = journal.binlog.coordinates
+    for kind in ("gap", "binlog_reset"):
+        journal.record(kind)
+    journal.start()
+    journal.purged = f"{UUID_A}:1-3"
+    journal.binlog.base_name = "newbin"
+    journal.binlog.open(1, previous="")
+    journal.groups(2)
+    journal.row(**listed("newbin.000001"))
+    name = "newbin" if has_fallen else "binlog"
+    journal.start(crashed=True, recovered={"file": file, "position": end})
+    journal.purged = f"{UUID_A}:4-5"
+    journal.binlog.base_name = name
+    journal.binlog.open(2, previous=f"{UUID_A}:1-3")
+    journal.groups(1)
+    journal.row(**listed(f"{name}.000001", f"{name}.000002"))
+    assert ("purged_monotone" in audit(journal).broken) == has_fallen
+    assert has_fallen or [] == audit(journal).broken
 
 
 def test_a_replica_that_changes_the_name_of_its_own_log():

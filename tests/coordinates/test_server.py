@@ -179,3 +179,14 @@ def test_of_what_names_no_uuid_nothing_is_taken_over(name: str) -> None:
         assert (server.server_id, server.gtid_mode) == (1, None)
     with pytest.raises(JournalError, match="'server_uuid': expected a UUID"):
         server.started({"server_uuid": 5})
+
+
+def test_a_start_ends_a_server_id_that_was_set_meanwhile() -> None:
+    """SET GLOBAL server_id, and a restart with the one of the configuration file, or another."""
+    server = started()
+    server.changed({"server_id": 77})
+    assert server.server_id == 77
+    server.started({"server_uuid": UUID_A, "server_id": 1, "variables": {"log_bin": "ON"}})
+    assert server.server_id == 1
+    server.changed({"gtid_mode": "ON"})
+    assert server.server_id == 1
