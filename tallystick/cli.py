@@ -40,7 +40,6 @@ app = typer.Typer(
     help="Audits that binary logs, relay logs, GTID sets and replication info of MySQL agree.",
     epilog="Exit status: 0 consistent, 1 inconsistent, 2 usage or environment error, 3 undecided.",
     add_completion=False,
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     # Rich's tables cut the names of options on 80 columns, in a pipe too.
     rich_markup_mode=None,

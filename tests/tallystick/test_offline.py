@@ -269,6 +269,7 @@ def test_a_path_that_cannot_be_is_misuse(tallystick, words):
     ("arguments", "said"),
     [
         (("replay", "nowhere"), "'nowhere' cannot be read: No such file"),
+        ((), "Missing command. (see tallystick --help)"),
         (("replay",), "Missing argument"),
         (("replay", "j", "--output"), "requires an argument. (see tallystick replay --help)"),
         (("broker", "start", "--port"), "(see tallystick broker start --help)"),
