@@ -38,6 +38,7 @@ from tallystick.streaming.tables import require_place
 if TYPE_CHECKING:
     from tallystick.coordinates.audit.cut import Cut
     from tallystick.expectations.validation import CollectionValidation
+    from tallystick.streaming.rounds import Deadline
     from tallystick.streaming.runner import JobSettings
     from tallystick.streaming.session import SessionSettings
     from tallystick.terminal import Progress
@@ -54,6 +55,8 @@ AUDIT_DEADLINE_S = 90.0
 DEADLINE_US = 5_000_000
 """A collection waits so long, in virtual time, for an instance that does not answer."""
 FLEET_STOP_S = 70.0
+A_DAY_US = 86_400_000_000
+"""Longer than any demonstration."""
 
 
 def demo_scenario(
@@ -105,6 +108,17 @@ def demo_fleet(scenario: Scenario, start_ts: int) -> tuple[Fleet, Pace]:
     )
     # Late enough that every collection is past its deadline and nothing waits any more.
     return fleet, Pace(speed=SPEED, moments=moments, ends_at=moments[-1] + 2 * DEADLINE_US)
+
+
+def audit_deadline() -> Deadline:
+    """When the audit gives up an answer: never on its own clock.
+
+    Requests are made in your time, and when its plan is done the fleet ends: those that come after
+    it are not answered, more of them the slower the machine is, and are no collections.
+    """
+    from tallystick.streaming.rounds import Deadline
+
+    return Deadline(after_us=A_DAY_US, unanswered_max=None, journal_us=DEADLINE_US)
 
 
 def preflight(directory: Path, port: int) -> None:
@@ -216,7 +230,6 @@ class Demo:
         self._fleet_ended.set()
 
     def _job(self, servers: str, jars: list[Path]) -> tuple[JobSettings, SessionSettings]:
-        from tallystick.streaming.rounds import Deadline
         from tallystick.streaming.runner import JobSettings
         from tallystick.streaming.session import SessionSettings
 
@@ -226,13 +239,7 @@ class Demo:
             output=self._directory / TABLES,
             instances=tuple(self._fleet.instances),
             collect_interval_s=COLLECT_EVERY_S,
-            # Requests are made in your time, the fleet's journals are in its own.
-            deadline=Deadline(
-                after_us=int(AUDIT_DEADLINE_S * 1_000_000),
-                # When its plan is done the fleet ends, and further requests are not answered.
-                unanswered_max=None,
-                journal_us=DEADLINE_US,
-            ),
+            deadline=audit_deadline(),
         )
         session = SessionSettings(
             jars=jars,

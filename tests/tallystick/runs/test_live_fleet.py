@@ -7,6 +7,7 @@ import threading
 import numpy as np
 import pytest
 
+from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet import FleetAudit
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.replay import audit_history
@@ -16,8 +17,9 @@ from tallystick.coordinates.results import Verdict
 from tallystick.producers.kafka_clients.errors import SupersededError
 from tallystick.producers.publisher import MemorySink
 from tallystick.producers.simulator.faults import FAULTS
-from tallystick.runs.demo import DEADLINE_US, demo_fleet, demo_scenario
+from tallystick.runs.demo import DEADLINE_US, audit_deadline, demo_fleet, demo_scenario
 from tallystick.runs.live_fleet import LiveFleet, Pace
+from tallystick.streaming.rounds import Rounds
 
 MOMENTS = 7
 
@@ -176,3 +178,15 @@ def test_a_live_fleet_answers_whenever_it_is_asked_and_only_then():
         live.run(threading.Event())
         assert (answered, answered) == (live.collections, len(names))
         assert {9} == {block.epoch for block in sink.blocks}
+
+
+def test_requests_beyond_the_plan_are_no_collections_however_slow_the_machine_is():
+    """The fleet has ended: nobody answers them. What some have answered lacks the others."""
+    now, later = 1_700_000_000_000_000, 1_700_007_200_000_000
+    rounds = Rounds(("a", "b"), audit_deadline())
+    requests = [CollectRequest(name, now, None) for name in ("half", "beyond")]
+    cut = Cut(collection_id="half", instance_id="a", scope="instance", channel=None, ts=now)
+    rounds.absorb([cut], {}, requests, now_us=now)
+    assert ([], []) == rounds.absorb((), {}, now_us=later)
+    closed, _ = rounds.give_up(later, is_history=False)
+    assert [("half", ("b",))] == [(each.collection_id, each.missing) for each in closed]
