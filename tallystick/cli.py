@@ -116,6 +116,9 @@ def run_command(arguments: list[str]) -> int:
 
     The library's own main would turn a closed pipe into status 1, which here is a verdict.
     """
+    if not arguments:
+        run_command(["--help"])
+        return ExitCode.MISUSE
     command = typer.main.get_command(app)
     try:
         with command.make_context("tallystick", arguments) as context:

@@ -94,16 +94,10 @@ class Server:
             self.variables[_OLD_NAMES.get(name, name)] = value
         self.knows_log_bin |= variables.get("log_bin") is not None
         if variables.get("server_uuid"):
-<<<<<<< HEAD
             self.server_uuid = str(variables["server_uuid"])
-        if isinstance(self.variables.get("server_id"), int):
-            self.server_id = self.variables["server_id"]
-=======
-            self.server_uuid = str(variables["server_uuid"]).lower()
         # Not what was recorded before: a start since may have brought another one.
         if isinstance(variables.get("server_id"), int):
             self.server_id = variables["server_id"]
->>>>>>> 664a46c6 (A server_id set at run time ends with a start, and another log_bin has an index of its own)
 
     def _flag(self, name: str, *, default: bool) -> bool:
         value = self.variables.get(name)

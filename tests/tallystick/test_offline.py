@@ -14,6 +14,7 @@ import pytest
 
 from tallystick import campaign as campaigns
 from tallystick.coordinates.rules.catalogue import RULES
+from tallystick.errors import ExitCode
 from tallystick.producers.simulator.faults import FAULTS
 
 ROOT = Path(__file__).parents[2]
@@ -86,6 +87,13 @@ def test_help_leaves_its_lines_to_the_terminal(tallystick):
     lines = tallystick("demo", "--help").out.splitlines()
     assert "collection. Nothing is left running." in " ".join(map(str.strip, lines))
     assert not any(line.strip().endswith("Nothing is") for line in lines)
+
+
+def test_without_a_command_help_is_shown_and_no_verdict_given(tallystick):
+    """Status 0 would say CONSISTENT of nothing."""
+    asked, given = tallystick("--help"), tallystick()
+    assert (ExitCode.MISUSE, asked.out, "") == (given.code, given.out, given.err)
+    assert "Usage: tallystick" in given.out
 
 
 @pytest.mark.parametrize("columns", ["60", "80"])
@@ -269,7 +277,6 @@ def test_a_path_that_cannot_be_is_misuse(tallystick, words):
     ("arguments", "said"),
     [
         (("replay", "nowhere"), "'nowhere' cannot be read: No such file"),
-        ((), "Missing command. (see tallystick --help)"),
         (("replay",), "Missing argument"),
         (("replay", "j", "--output"), "requires an argument. (see tallystick replay --help)"),
         (("broker", "start", "--port"), "(see tallystick broker start --help)"),
