@@ -306,7 +306,7 @@ class FleetEventReader:
         reason = event.body["reason"]
         is_reset = reason == "reset"
         executed = member.counted_of_others(event.ts) if is_reset else GtidSet.EMPTY
-        member.timeline.begin_lineage(event.body["binlog_lineage"], event.ts, is_reset=is_reset)
+        member.timeline.begin_lineage(event.body["binlog_lineage"], event.ts, reason)
         if is_reset:
             member.replica.reset(executed, event.ts)
             self._end_logs_unseen(event, BINLOG)

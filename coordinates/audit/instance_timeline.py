@@ -190,7 +190,7 @@ class InstanceTimeline(SidTable):
         if self.lineage == 0 and self.base_name is None and self.lineage_ts is None:
             self.lineage = lineage
             return
-        self.begin_lineage(lineage, ts)
+        self.begin_lineage(lineage, ts, "unseen")
 
     def _seal(self) -> None:
         file = self.files.get((self.lineage, self.file_number))
@@ -357,14 +357,15 @@ class InstanceTimeline(SidTable):
         """Put together from what was taken out of it alone, the file would lack the rest."""
         self.losses = [x for x in self.losses if (x.lineage, x.file_number) != of_file]
 
-    def begin_lineage(self, lineage: int, ts: int, *, is_reset: bool = False) -> None:
-        """RESET, clone or restore: the binary log begins anew.
+    def begin_lineage(self, lineage: int, ts: int, reason: str) -> None:
+        """RESET, clone or restore: the binary log begins anew; or it goes on in other names.
 
-        A RESET is noticed; a clone or a restore is what the data after it are said to be.
+        A RESET is noticed; a clone or a restore is what the data after it are said to be. Of a log
+        that goes on the state at `ts` is that after all that was read then.
         """
-        if is_reset:
+        if reason == "reset":
             self._leave_known(max(ts, self.known_ts), of_another_log=True)
-        else:
+        elif reason != "renamed":
             self.take_snapshot(max(ts, self.known_ts))
         self._leave_lineage(lineage)
         self.lineage_ts = self.log_since_ts = ts

@@ -18,7 +18,7 @@ from tallystick.producers.mysql.server_watch import Collected, ServerWatch
 from tallystick.producers.mysql.tail_options import steady_clock_us
 
 if TYPE_CHECKING:
-    from tallystick.producers.mysql.server_history import LogPosition, ServerHistory
+    from tallystick.producers.mysql.server_history import ServerHistory
     from tallystick.producers.mysql.tail_journal import TailJournal
     from tallystick.producers.mysql.tail_options import TailOptions
 
@@ -148,7 +148,8 @@ class CollectionScheduler:
             self._asked = None
             self._answer(asked.received, collected.body)
             return
-        limit = row_position(collected.body)
+        named = row_coordinates(collected.body)
+        limit = None if named is None else self._history.place(*named)
         if limit is not None:
             self._history.release(limit)
         here = self._history.here
@@ -224,18 +225,13 @@ class CollectionScheduler:
             self._answered(body["collection_id"])
 
 
-def row_position(body: dict[str, Any]) -> LogPosition | None:
-    """File number and position of a row, None without a binary log."""
+def row_coordinates(body: dict[str, Any]) -> tuple[str, int] | None:
+    """File and position of a row, None without a binary log."""
     local = body["row"].get("LOCAL")
-    if not isinstance(local, dict):
+    if not isinstance(local, dict) or "binary_log_file" not in local:
         return None
     with suppress(CoordinateError, TypeError, ValueError):
-        return (
-            (
-                parse_log_file_name(str(local["binary_log_file"]))[1],
-                int(local["binary_log_position"]),
-            )
-            if "binary_log_file" in local
-            else None
-        )
+        file = str(local["binary_log_file"])
+        parse_log_file_name(file)
+        return file, int(local["binary_log_position"])
     return None

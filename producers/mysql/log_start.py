@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple, final
 
@@ -66,6 +66,34 @@ def find_start(state: TailState, logs: Mapping[str, int]) -> Start:
             return Start(following, MAGIC_LENGTH, Happened.NOTHING)
         return Start(numbers[min(numbers)], MAGIC_LENGTH, Happened.PURGED)
     return Start(next(iter(logs)), MAGIC_LENGTH, Happened.RESET)
+
+
+@final
+class FileOrder:
+    """In which order the files of an index were written.
+
+    That of their numbers, which begin anew where a start brought another log_bin.
+    """
+
+    def __init__(self, names: Iterable[str] = ()) -> None:
+        self._known: dict[str, int] = {}
+        self._last = ("", 0)
+        self._end = 0
+        for name in names:
+            base_name, number = parse_log_file_name(name)
+            goes_on = not self._known or base_name == self._last[0]
+            self._end += number - self._last[1] if goes_on else 1
+            self._last = base_name, number
+            self._known[name] = self._end
+
+    def of(self, file: str) -> int:
+        """The file's number, counted on over all names; of one purged or opened since, too."""
+        known = self._known.get(file)
+        if known is not None:
+            return known
+        base_name, number = parse_log_file_name(file)
+        is_opened_since = base_name == self._last[0] and number > self._last[1]
+        return self._end + number - self._last[1] if is_opened_since else number
 
 
 @final

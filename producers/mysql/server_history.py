@@ -24,7 +24,7 @@ from tallystick.producers.mysql.channel_watch import (
 from tallystick.producers.mysql.clone_shown import OWN_DATA
 from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.event_runs import EventRun
-from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
+from tallystick.producers.mysql.log_start import FileOrder, Happened, OlderCopy, find_start
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_watch import ChannelsRead, Collected, LogEnd
 
@@ -104,6 +104,7 @@ class ServerHistory:
         """As counted when channels were described last, since the start; None: not known."""
         self._is_after_gap = False
         self._server: ServerNow | None = None
+        self._order = FileOrder()
         self._older_copy = OlderCopy()
         self._was_away = False
         """Whether the log turned out to be another one when it was followed again."""
@@ -112,7 +113,14 @@ class ServerHistory:
     def here(self) -> LogPosition:
         """The end of the last binary log event in the journal."""
         state = self._journal.state
-        return (number_of(state.file), state.position) if state.file else (0, 0)
+        return self.place(state.file, state.position) if state.file else (0, 0)
+
+    def place(self, file: str, position: int) -> LogPosition:
+        """A position in the binary log, to compare with others."""
+        return self._order.of(file), position
+
+    def _place_of(self, log_end: LogEnd) -> LogPosition:
+        return (0, 0) if log_end.file is None else self.place(log_end.file, log_end.position)
 
     @property
     def pending_count(self) -> int:
@@ -129,6 +137,7 @@ class ServerHistory:
     def begin(self, server: ServerNow) -> None:
         """Record what has happened since the last session, and where the stream is to go on."""
         self._server = server
+        self._order = FileOrder(server.logs)
         self._begin(server)
         if server.clone.is_settled:
             self._journal.state.uncloned_us = server.asked_us
@@ -267,7 +276,7 @@ class ServerHistory:
         self._older_copy.forget()
         is_live = self.is_anew or self.ended_code == PURGED_OR_UNKNOWN
         is_live, self._was_away = is_live and not self._was_away, False
-        is_lost = not is_live or any(_target(t) > self.here for t in self._targets)
+        is_lost = not is_live or any(self._place_of(t) > self.here for t in self._targets)
         self.is_anew = False
         if is_lost:
             self._journal.server_record(RecordType.GAP, {})
@@ -284,6 +293,8 @@ class ServerHistory:
         self.start = (next(iter(server.logs)), MAGIC_LENGTH)
         if server.is_boot_unreported:
             self._record_boot(server, {})
+            # The log may begin before this boot: the file that it opened does not begin it again.
+            self._journal.state.begun_in = next(reversed(server.logs))
 
     def identify(self, description: FormatDescription | None) -> None:
         """Check whether the file that the stream goes on in is the one that was followed.
@@ -405,14 +416,14 @@ class ServerHistory:
                     pending[0] = streamed.part(recorded, len(streamed))
                     break
             else:
-                end = (number_of(streamed.event.file), streamed.event.end)
+                end = self.place(streamed.event.file, streamed.event.end)
                 if limit is not None and end > limit:
                     break
                 self._prove_before(end)
                 self._record_event(streamed)
             pending.popleft()
         here = self.here
-        while self._targets and not pending and _target(self._targets[0]) <= here:
+        while self._targets and not pending and self._place_of(self._targets[0]) <= here:
             self._prove(self._targets.popleft())
 
     def _refuse_fallen(self, log_end: LogEnd) -> None:
@@ -420,7 +431,7 @@ class ServerHistory:
         file, position = log_end.seen
         if log_end.file is None or not file:
             return
-        if (number_of(log_end.file), log_end.position) < (number_of(file), position):
+        if self._place_of(log_end) < self.place(file, position):
             self.is_anew = True
             raise BeganAnewError(
                 f"{self.name}: the binary log ends at {log_end.file}:{log_end.position},"
@@ -481,19 +492,19 @@ class ServerHistory:
 
     def _prove_before(self, position: LogPosition) -> None:
         """Prove the times at which the log had not come to the end of an event."""
-        while self._targets and _target(self._targets[0]) < position:
+        while self._targets and self._place_of(self._targets[0]) < position:
             self._prove(self._targets.popleft())
 
     def _record_run(self, run: EventRun, limit: LogPosition | None) -> int:
         """Record the events of a run, up to a position; return how many."""
-        number = number_of(run.file)
+        number = self._order.of(run.file)
         count = len(run) if limit is None else _count_up_to(run, number, limit)
         at = 0
         while at < count:
             self._prove_before((number, int(run.ends[at])))
             upto = count
             if self._targets:
-                upto = min(count, _count_up_to(run, number, _target(self._targets[0])))
+                upto = min(count, _count_up_to(run, number, self._place_of(self._targets[0])))
             if run.is_anonymous is not None:
                 self._record_mode(is_anonymous=run.is_anonymous)
             self._journal.binlog_run(run.part(at, upto))
@@ -530,7 +541,7 @@ class ServerHistory:
         if more["crashed"]:
             size = server.logs.get(state.file, state.position)
             more["recovered"] = {"file": state.file, "position": min(size, state.position)}
-        is_watched = not state.begun_in or number_of(file) > number_of(state.begun_in)
+        is_watched = not state.begun_in or self._order.of(file) > self._order.of(state.begun_in)
         if created >= server.boot_s - BOOT_TOLERANCE_S:
             self._record_boot(server, more, opened_s=created, is_watched=is_watched)
             return
@@ -591,15 +602,16 @@ class ServerHistory:
         self.record_variables(collected.variables)
         logs = body.get("binary_logs")
         oldest = logs[0].get("name") if logs else None
-        if oldest and state.oldest_file and number_of(oldest) > number_of(state.oldest_file):
+        if oldest and state.oldest_file and _is_later(oldest, state.oldest_file):
             self._journal.server_record(RecordType.BINLOG_PURGE, {"to_file": oldest})
         state.oldest_file = oldest or state.oldest_file
         return True
 
 
-def number_of(file: str) -> int:
-    """The number of a log file."""
-    return parse_log_file_name(file)[1]
+def _is_later(file: str, before: str) -> bool:
+    """Whether a file was written later than one that was the oldest: names do not come back."""
+    (base_name, number), (former_name, former) = map(parse_log_file_name, (file, before))
+    return base_name != former_name or number > former
 
 
 def _count_up_to(run: EventRun, number: int, position: LogPosition) -> int:
@@ -607,7 +619,3 @@ def _count_up_to(run: EventRun, number: int, position: LogPosition) -> int:
     if number != position[0]:
         return len(run) if number < position[0] else 0
     return int(np.searchsorted(run.ends, position[1], side="right"))
-
-
-def _target(log_end: LogEnd) -> LogPosition:
-    return (0, 0) if log_end.file is None else (number_of(log_end.file), log_end.position)

@@ -42,7 +42,7 @@ class TailState:
         opened_s: Time in the FORMAT_DESCRIPTION of that file, and of those before it, as far as
             known.
         begun_in: The file that the server wrote when the journal began: a start that opened it,
-            or an older one, was before that. "" after a RESET.
+            or an older one, was before that. "" after a RESET that no start has followed.
         oldest_file: The oldest file of the list as last recorded.
         relays: Of each channel's next relay log event base name, file number and position, and
             whether the event before it leads to the next file.

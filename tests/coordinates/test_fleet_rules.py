@@ -52,6 +52,20 @@ def the_only(output, rule: str):
 class TestReceivedWithinSourceLogged:
     """Rule 66."""
 
+    @pytest.mark.parametrize("logs", [True, False])
+    def test_a_log_goes_on_under_another_name(self, logs):
+        """A start with another log_bin: replicas receive from it before anybody has noticed."""
+        source, replica = fleet_of_two()
+        replica.status(f"{A}:1-4", replica.says(source, f"{A}:1-4"))
+        source.reset("renamed")
+        if logs:
+            source.log(f"{A}:4")
+        source.clock.advance(10_000_000)
+        replica.status(f"{A}:1-4", replica.says(source, f"{A}:1-4"))
+        source.status(f"{A}:1-{4 if logs else 3}")
+        expected = [] if logs else ["received_within_source_logged"]
+        assert expected == names(audit(source, replica))
+
     @pytest.mark.parametrize(("retrieved", "is_broken"), [("1-3", False), ("1-4", True)])
     def test_own_gtids_must_be_logged(self, retrieved, is_broken):
         """The last logged GTID may be retrieved, the one behind it may not."""

@@ -29,7 +29,7 @@ from tallystick.producers.mysql.clone_shown import CloneShown
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_directory import LocalDirectory
-from tallystick.producers.mysql.log_start import Happened, OlderCopy, find_start
+from tallystick.producers.mysql.log_start import FileOrder, Happened, OlderCopy, find_start
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_history import BeganAnewError, ServerHistory
@@ -68,6 +68,37 @@ def test_a_journal_goes_on_where_the_files_allow_it(
     """Read on, a file cut by recovery, one read to its end, purged ones, a log begun anew."""
     state = TailState(file=file, position=position, ended_by=ended_by)
     assert tuple(find_start(state, FILES)) == expected
+
+
+RENAMED = ("binlog.000003", "binlog.000004", "third.000001", "third.000002", "binlog.000005")
+
+
+@pytest.mark.parametrize(
+    ("names", "in_order"),
+    [
+        ((), ("binlog.999999", "binlog.1000000")),
+        (RENAMED, ("binlog.000002", *RENAMED, "binlog.000006")),
+        (RENAMED[:3], (*RENAMED[:4], "third.000009")),
+    ],
+)
+def test_files_of_one_index_have_an_order_whatever_their_names(
+    names: tuple[str, ...], in_order: tuple[str, ...]
+) -> None:
+    """Also those that were purged from it, or opened since it was read."""
+    order = FileOrder(names)
+    numbers = [order.of(name) for name in in_order]
+    assert numbers == sorted(set(numbers))
+
+
+def test_a_log_that_ends_in_a_file_of_another_name_has_not_been_read_by_then() -> None:
+    """A server that came back with another log_bin, and a lower number, has logged since."""
+    state = TailState(epoch=1, server_uuid="u", boot_s=1_000.0, file="binlog.000002", position=157)
+    history, _ = followed(state)
+    history.begin(server_now(logs={"binlog.000002": 157, "third.000001": 300}))
+    history.note_log_end(LogEnd(5_000_000, "third.000001", 300, ("binlog.000002", 157)))
+    history.release(None)
+    assert state.ts < 5_000_000
+    assert history.here < history.place("third.000001", 300)
 
 
 COPY = {"binlog.000001": 300, "binlog.000002": 500, "binlog.000003": 200, "binlog.000004": 157}
@@ -357,6 +388,21 @@ def test_a_start_is_of_when_it_opened_its_file(created: int) -> None:
         history.receive([description_of("binlog.000002", created)])
         history.release(None)
     assert [created or 1_000] == started
+
+
+def test_a_boot_behind_a_reset_is_recorded_once() -> None:
+    """Its own file comes later, where the log begins before it: relay logs were recovered once."""
+    state = TailState(epoch=1, server_uuid="u", boot_s=1.0, file="other.000001", position=157)
+    history, sink = followed(state)
+    history.channels.known = {"": {}}
+    more = {"recovers_relay_log": True, "channels": [{"channel": ""}], "clone": CloneShown("")}
+    history.begin(server_now(1_000.7, **more))
+    for file, created in (("binlog.000001", 500), ("binlog.000002", 1_000)):
+        history.receive([description_of(file, created)])
+    history.release(None)
+    history._journal.save()
+    records = [json.loads(line)["kind"] for block in sink.blocks for line in block_to_lines(block)]
+    assert (1, 1) == (records.count("binlog_reset"), records.count("channel"))
 
 
 def description_of(file: str, created: int) -> StreamedEvent:
@@ -659,6 +705,7 @@ def test_a_relay_log_that_is_read_was_reset_only_if_nothing_counts_that(
     [
         ("binlog.000002", "binlog.000003", ["binlog.000003"]),
         ("binlog.999999", "binlog.1000000", ["binlog.1000000"]),
+        ("binlog.000002", "third.000001", ["third.000001"]),
         ("binlog.000002", "binlog.000002", []),
         # It began anew, which its events show.
         ("binlog.000002", "binlog.000001", []),
