@@ -96,6 +96,19 @@ def test_every_setting_is_documented_with_its_default():
         assert shown == row[1].strip("` "), name
 
 
+def test_every_number_is_documented_with_its_default():
+    """In its row of a table, or behind it in a list."""
+    for path, command in ALL.items():
+        for parameter in command.params:
+            if type(parameter.default) in {int, float}:
+                flag = parameter.opts[0]
+                place = re.search(
+                    rf"^\|.*`{flag} .*|`{flag} [^`]*`[^`]*", section(path), re.MULTILINE
+                )
+                assert place, (path, flag)
+                assert re.search(rf"\b{parameter.default:g}\b", place[0]), (path, flag)
+
+
 def test_every_help_is_short_and_there():
     """Each command and each flag says what it is for."""
     for path, command in ALL.items():

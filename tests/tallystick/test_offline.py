@@ -300,6 +300,7 @@ def test_a_path_that_cannot_be_is_misuse(tallystick, words):
         (("campaign", "--seeds", "some"), "found 'some'"),
         (("campaign", "--seeds", f"{10**30}:{10**30 + 1}"), "expected 0 <= A < B"),
         (("simulate", "--collection-interval-ms", "9" * 21, "--output", "j"), "less than or equal"),
+        (("demo", "--port", "65535"), "less than or equal"),  # the next one is the controller's
         (("load", "--seed", "-1"), "greater than or equal"),
         (("replya", "j"), "Did you mean 'replay'"),
         (("journal", "--write", "j", "--follow"), "neither --follow nor --instance"),
