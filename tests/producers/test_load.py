@@ -104,6 +104,14 @@ def log_files(journal, kind):
     return files
 
 
+def test_a_file_is_larger_than_a_short_load():
+    """Where nothing else is said: servers do not rotate with each transaction either."""
+    blocks = take(LoadPlan(sources=1), 300_000)
+    columns = [block.columns for block in blocks]
+    ends = [(of["stream"] == Stream.BINLOG) & (of["type"] == EventType.ROTATE) for of in columns]
+    assert not np.concatenate(ends).any()
+
+
 @pytest.mark.parametrize("kind", ["binlog", "relay"])
 def test_files_are_contiguous_and_framed(journals, kind):
     """From offset 4 without a gap, headed and ended as servers do, one number after the other."""

@@ -289,6 +289,8 @@ def test_incidents_are_acknowledged_by_the_control_topic(tmp_path):
     assert ["control topic: expected a JSON object"] == [
         letter.reason.partition(" (")[0] for letter in recorder.dead_letters
     ]
+    codes = table_reader.read_observations(tmp_path / "out")["code"].to_pylist()
+    assert ObservationCode.BLOCK_UNREADABLE.value not in codes
 
 
 def broken_rules(cuts) -> set[str]:

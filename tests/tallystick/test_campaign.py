@@ -35,6 +35,7 @@ def test_odd_seeds_take_all_faults_in_turn_in_fleets_that_can_show_them() -> Non
     """No fault is left to chance."""
     scenarios = [scenario_of(seed) for seed in range(1, 2 * len(FAULTS), 2)]
     assert [scenario.fault for scenario in scenarios] == list(FAULTS)
+    assert {scenario.applier_workers for scenario in scenarios} == {0}
     for scenario in scenarios:
         assert scenario.fault is not None
         assert scenario.topology in FAULTS[scenario.fault].base.topologies
@@ -44,6 +45,7 @@ def test_even_seeds_are_healthy_and_most_of_them_look_odd() -> None:
     """False alarms are looked for where they are likely."""
     scenarios = [scenario_of(seed) for seed in range(0, 100, 2)]
     assert {scenario.fault for scenario in scenarios} == {None}
+    assert {scenario.applier_workers for scenario in scenarios} >= {0, 4}
     assert sum(bool(scenario.negatives) for scenario in scenarios) > 40
 
 
@@ -96,6 +98,7 @@ def test_the_real_audit_is_right_about_a_handful_of_seeds() -> None:
     assert result.is_right, [seed.sentences for seed in result.seeds if not seed.is_right]
     assert result.records > 1_000
     assert result.seeds_per_s > 0
+    assert run_campaign(range(1)).recall == 1.0  # no fault was missed
 
 
 SHORT = Scenario(profile="wl9452", duration_ms=6_000, acts=True, max_binlog_size=4_096)

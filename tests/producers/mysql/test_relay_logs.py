@@ -440,6 +440,8 @@ def test_a_channel_that_began_anew_unread_is_left(tmp_path: Path) -> None:
     replica.relays.record(replica.now)
     assert [f"1 {FD}", "1 XID", AWAY] == replica.records()
     assert set() == replica.relays.anew
+    replica.relays.administer([{"channel": "", "action": "change_source"}])
+    assert ([""], False) == (replica.relays.channels, replica.relays.reads_files)
     replica.relays.administer([{"channel": "", "action": "reset_all"}])
     assert ([], True) == (replica.relays.channels, replica.relays.reads_files)
     replica.relays.close()

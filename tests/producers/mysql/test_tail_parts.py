@@ -531,6 +531,53 @@ def test_a_request_that_waited_too_long_is_told_why(is_anew: bool) -> None:
     assert [one["error"]["message"] for one in records] == [expected] * (1 + is_anew)
 
 
+@pytest.mark.parametrize("is_read", [True, False])
+def test_a_collection_that_takes_too_long_is_timed_out(is_read: bool) -> None:
+    """No row was read, or the log that is followed did not come to it."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(None, journal, print, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    scheduler = CollectionScheduler(journal, history, TailOptions(deadline_s=-1), None)
+    request = CollectRequest("c1", 0)
+    scheduler.ask(request)
+    scheduler.hand_on(cast("ServerWatch", Asked()))
+    if is_read:
+        local = {"binary_log_file": "binlog.000001", "binary_log_position": 157}
+        scheduler.collected(Collected(request, {"row": {"LOCAL": local}}, 1))
+    scheduler.settle()
+    journal.save()
+    [answer] = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
+    said = "the log that was followed did not come to the row's coordinates in time"
+    assert answer["error"] == {"timed_out": True} | ({"message": said} if is_read else {})
+
+
+def test_a_row_is_behind_the_event_that_ends_at_its_coordinates() -> None:
+    """What the stream brought is recorded up to there, and what is further on after it."""
+    sink = MemorySink()
+    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
+    relays = RelayLogs(None, journal, print, steady_clock_us)
+    history = ServerHistory(
+        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
+    )
+    scheduler = CollectionScheduler(journal, history, TailOptions(), None)
+    request = CollectRequest("c1", 0)
+    scheduler.ask(request)
+    scheduler.hand_on(cast("ServerWatch", Asked()))
+    following = LogEvent(EventType.STOP, 149, {"file": "binlog.000001", "start": 126, "length": 23})
+    history.receive([description_of("binlog.000001", 500), StreamedEvent(following, None)])
+    local = {"binary_log_file": "binlog.000001", "binary_log_position": 126}
+    row = {"LOCAL": local, "REPLICATION": {"channels": []}}
+    scheduler.collected(Collected(request, {"collection_id": "c1", "row": row}, 1))
+    scheduler.settle()
+    history.release(None)
+    journal.save()
+    records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
+    assert [4, None, 126] == [one.get("start") for one in records]
+
+
 def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> None:
     """It may be of before or after that: what was done is recorded first, then a new row."""
     sink = MemorySink()

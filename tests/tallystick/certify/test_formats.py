@@ -215,6 +215,12 @@ def test_mydumper_has_two_forms(backup, text):
     assert found.replica == (ReplicaPosition("x", LogCoordinates.of_file("b.000001", 4)),)
 
 
+def test_a_quote_that_is_not_closed_is_part_of_mydumper_s_value(backup):
+    """Nothing is cut off at its end."""
+    found = backup({"metadata": NEW_METADATA.replace("File = mysql", 'File = "mysql')})
+    assert found.position == LogCoordinates.of_file('"mysql-bin.000003', 481)
+
+
 SHELL = {
     "dumper": "mysqlsh Ver 8.4.0",
     "serverVersion": "8.0.31",
