@@ -6,6 +6,7 @@ import json
 import re
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +112,17 @@ def test_a_position_is_answered_by_its_group(tallystick, journal):
     )
     assert nowhere.code == 3
     assert "it is after the newest row" in nowhere.out
+
+
+def test_a_channel_is_shown_by_its_name(tallystick):
+    """Of a replica of two sources, on which no channel has the empty name."""
+    flags = ("--seed", "1", "--topology", "multi_source", "--output", "two.jsonl")
+    assert tallystick("simulate", *flags).code == 0
+    records = map(json.loads, Path("two.jsonl").read_text("utf-8").splitlines())
+    received = next(one for one in records if one["kind"] == "relay" and "gtid" in one)
+    ran = tallystick("where", received["gtid"], "--journal", "two.jsonl")
+    assert f" {received['channel']} " in ran.out
+    assert "(default)" not in ran.out
 
 
 def test_a_silent_instance_keeps_its_row_and_is_shown_with_its_problem(

@@ -190,6 +190,23 @@ def test_what_may_be_committing_is_undecided():
         assert truth(backup(at, gtids, trails=True), journal) is expected
 
 
+def test_what_may_be_committing_may_be_of_several_files():
+    """In the order of the files."""
+    journal = Journal(max_connections=3, replica_parallel_workers=0, binlog_order_commits=True)
+    journal.begin()
+    journal.row()
+    for count in (3, 1, 1):
+        if count == 1:
+            journal.binlog.rotate()
+        journal.groups(count)
+    at = journal.binlog.coordinates
+    journal.row()
+    in_flight = {"1-4": True, "1-3": True, "1-2": True, "1": False, "1-3:5": False}
+    for gtids, may_be in in_flight.items():
+        expected = Truth.UNDECIDED if may_be else Truth.FALSE
+        assert truth(backup(at, f"{UUID_A}:{gtids}", trails=True), journal) is expected
+
+
 def test_where_the_journal_does_not_reach():
     """Before it, after it, in a gap of it, and of another log."""
     journal = Journal()
