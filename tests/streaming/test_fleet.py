@@ -488,6 +488,14 @@ def test_a_message_without_a_key_is_told(tmp_path):
     assert ("partition 3, offset 14", True) == (observation.at, observation.is_undecided)
 
 
+def test_what_was_read_of_the_topic_is_counted():
+    """Of all partitions; how large a micro-batch may be rests on it."""
+    first = READ_ONE.to_pylist()
+    second = [row | {"partition": 1, "blocks": 4, "bytes": 90} for row in first]
+    content = sort_out(pa.Table.from_pylist(first + second, schema=ARROW_AUDIT_ROWS))
+    assert (content.messages, content.message_bytes) == (5, 91)
+
+
 def test_results_of_quiet_instances_are_one_row():
     """What is read of it is what rows of their own say, in the same order."""
     found = finding(instance_id="b")
