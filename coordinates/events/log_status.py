@@ -440,12 +440,15 @@ class _Reader:
     ) -> Iterator[tuple[ChannelState, dict[str, Any]]]:
         """The rows of a repository, each with its channel.
 
-        The group's plugin stores its channels before it opens them: a member that never had to
-        catch up has group_replication_recovery in the tables and nowhere else.
+        What is in the tables and nowhere else is no channel where it names no file of a source:
+        START REPLICA is refused on a server that is no replica, and leaves a row. Nor is one of a
+        group: its plugin stores its channels before it opens them, and a member that never had to
+        catch up has group_replication_recovery there alone.
         """
         for row in rows:
             name = str(row.get("channel_name", "")).lower()
-            if name in self.state.channels or not name.startswith(GROUP_REPLICATION):
+            is_made = bool(row.get("source_log_name")) and not name.startswith(GROUP_REPLICATION)
+            if is_made or name in self.state.channels:
                 yield self._channel(name), row
 
     def _find_left_out(self, table: str, rows: Sequence[dict[str, Any]]) -> None:

@@ -256,23 +256,25 @@ def test_one_malformed_part_leaves_the_others_readable():
 
 
 @pytest.mark.parametrize(
-    ("name", "listed", "expected"),
+    ("name", "file", "listed", "expected"),
     [
-        ("group_replication_recovery", [], []),
-        ("group_replication_recovery", ["group_replication_recovery"], [True]),
-        ("c", [], [False]),
+        ("group_replication_recovery", "s.000001", [], []),
+        ("group_replication_recovery", "", ["group_replication_recovery"], [True]),
+        ("c", "s.000001", [], [False]),
+        ("", "", [], []),
+        ("", "", [""], [True]),
     ],
 )
-def test_a_channel_that_the_group_has_only_stored_is_none(
-    name: str, listed: list[str], expected: list[bool]
+def test_a_channel_that_is_only_stored_may_be_none(
+    name: str, file: str, listed: list[str], expected: list[bool]
 ):
-    """The plugin stores it before it opens it; a replica's own is there, whatever is listed."""
+    """One of a group, and what START REPLICA leaves where it is refused: it names no file."""
     channels = [
         {"channel_name": each, "relay_log_file": "relay.000001", "relay_log_position": 154}
         for each in listed
     ]
     stored = {
-        table: [{"Channel_name": name, "Master_log_name": "", "Master_log_pos": 4}]
+        table: [{"Channel_name": name, "Master_log_name": file, "Master_log_pos": 4}]
         for table in ("slave_master_info", "slave_relay_log_info")
     }
     row = changed("REPLICATION/channels", channels)
