@@ -50,6 +50,7 @@ from tallystick.coordinates.rules.identity import (
     APPLIED_EMPTY,
     ORIGINS_FORGOTTEN,
     ORIGINS_NOT_REACHED,
+    WRITTEN_TWICE,
     Claims,
     gtid_origin_agreement,
     server_uuid_unique,
@@ -506,6 +507,8 @@ class FleetAudit:
             answer = judge(claims)
             subject = Subject(found.shown_by, None, found.at)
             self._broken(gtid_origin_agreement, answer, subject)
+        origins.compare_writers(self.reader.moved)
+        self._doubt_written_twice()
         doubts = [(one, ORIGINS_FORGOTTEN) for one in origins.uncompared]
         doubts += [(one, APPLIED_EMPTY) for one in origins.emptied]
         for one, why in doubts:
@@ -524,6 +527,27 @@ class FleetAudit:
             other = found.first if found.shown_by == found.second else found.second
             doubt = Undecided(ORIGINS_NOT_REACHED, gtids=found.gtids, other=other)
             self._doubt_origins(subject, doubt)
+        origins.compare_writers(origins.instances, END_OF_TIME)
+        self._doubt_written_twice()
+
+    def _doubt_written_twice(self) -> None:
+        """What was written twice, and nothing shows that both are one transaction."""
+        writers = self.reader.origins.writers
+        found, writers.found = writers.found, []
+        for one in found:
+            sid, gno, _ = next(iter(one.gtids))
+            first, second = (
+                where or self._written_by(instance_id, sid, gno)
+                for where, instance_id in zip((one.first, one.second), one.writers, strict=True)
+            )
+            subject = Subject(one.instance_id, None, one.at)
+            doubt = Undecided(WRITTEN_TWICE, gtids=one.gtids, first=first, second=second)
+            self._doubt_origins(subject, doubt)
+
+    def _written_by(self, instance_id: str, sid: str, gno: int) -> str:
+        """Where the binary log of an instance has a GTID."""
+        place = self.reader.timelines[instance_id].place_of(sid, gno)
+        return f"by instance {instance_id}" + ("" if place is None else f", up to {place}")
 
     def _doubt_origins(self, subject: Subject, doubt: Undecided) -> None:
         rule = gtid_origin_agreement

@@ -33,9 +33,12 @@ from tallystick.coordinates.audit.replica_comparisons import (
     keys_of,
 )
 from tallystick.coordinates.audit.topology import Fleet, source_key
+from tallystick.coordinates.audit.written_twice import Written
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.observations import CLOCKS_DIFFER
 from tallystick.coordinates.state_codec import TRANSIENT
+from tallystick.coordinates.values._gtid_text import UUID_LENGTH
+from tallystick.coordinates.values.binlog import format_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
@@ -232,7 +235,9 @@ class FleetEventReader:
             if again:
                 self._compare_restore(event, member, recovery.restored["restore"], again)
         member.replica.is_fresh = False
-        self._claim(event, (BINLOG, timeline.lineage), by_sid)
+        unknown = self._claim(event, (BINLOG, timeline.lineage), by_sid)
+        if unknown and not is_replaying:
+            self._note_written(event, member, unknown)
 
     def _received(self, event: FleetEvent, member: Member) -> None:
         replica, arrays = member.replica, event.arrays
@@ -249,12 +254,15 @@ class FleetEventReader:
         by_sid = _by_sid(sids, local)
         for sid, which in by_sid:
             channel.received.add_gnos(sid, arrays["group_gno"][which])
-        self._claim(event, (stream, channel.lineage), by_sid)
+        unknown = self._claim(event, (stream, channel.lineage), by_sid)
+        if unknown:
+            self._note_received(event, member, unknown)
 
     def _claim(
         self, event: FleetEvent, log: tuple[str, int], by_sid: list[tuple[str, Any]]
-    ) -> None:
-        arrays = event.arrays
+    ) -> list[tuple[str, Any]]:
+        """Returns those parts in which the origin of groups is not known."""
+        arrays, unknown = event.arrays, []
         for sid, which in by_sid:
             groups = OriginColumns(
                 arrays["group_gno"][which],
@@ -262,7 +270,52 @@ class FleetEventReader:
                 arrays["group_commit_ts"][which],
                 arrays["group_is_empty"][which],
             )
-            self.origins.claim(event.instance_id, log, sid, groups)
+            if self.origins.claim(event.instance_id, log, sid, groups):
+                unknown.append((sid, which))
+        return unknown
+
+    def _note_written(
+        self, event: FleetEvent, member: Member, by_sid: list[tuple[str, Any]]
+    ) -> None:
+        """Of groups whose origin is not known those that the server has written by itself."""
+        arrays, timeline = event.arrays, member.timeline
+        server = self.origins.writers.server(event.instance_id)
+        server_uuid = timeline.uuid_at(event.ts)
+        file = format_log_file_name(event.body["base_name"], event.body["file_number"])
+        for sid, which in by_sid:
+            uuid = sid[:UUID_LENGTH]
+            if uuid == timeline.group_uuid:
+                continue  # given out by all members of the group together
+            of_server, gno = arrays["group_server_id"][which], arrays["group_gno"][which]
+            own = (arrays["group_commit_ts"][which] < 0) & (
+                (of_server == timeline.server_id) | ((of_server < 0) & (uuid == server_uuid))
+            )
+            for channel in member.replica.channels.values() if own.any() else ():
+                if channel.received.contains_any(sid, gno):
+                    own &= ~channel.received.freeze().contains_gnos(sid, gno)
+            if own.any():
+                is_empty = arrays["group_is_empty"][which][own]
+                end = arrays["event_ends"][arrays["group_event"][which][own]]
+                server.write(Written(sid, gno[own], is_empty, file, end), server_uuid)
+
+    def _note_received(
+        self, event: FleetEvent, member: Member, by_sid: list[tuple[str, Any]]
+    ) -> None:
+        """Of groups whose origin is not known those that another server has written."""
+        body, arrays = event.body, event.arrays
+        server = self.origins.writers.server(event.instance_id)
+        base_name, number = body["source_base_name"], body["source_file_number"]
+        file = None if base_name is None else format_log_file_name(base_name, number)
+        for sid, which in by_sid:
+            gno, of_server = arrays["group_gno"][which], arrays["group_server_id"][which]
+            if server.written.contains_any(sid, gno):
+                of_others = ~np.isin(of_server, [-1, *member.timeline.server_ids])
+                is_empty, end = (
+                    arrays[name][which][of_others]
+                    for name in ("group_is_empty", "group_source_end")
+                )
+                received = Written(sid, gno[of_others], is_empty, file, end)
+                server.receive(received, body["channel"])
 
     def _booted(self, event: FleetEvent, member: Member) -> None:
         body, replica = event.body, member.replica
@@ -276,6 +329,7 @@ class FleetEventReader:
             self.comparisons.hand_on_all(member, JournalPosition.of(event))
             replica.begin_data_lineage()
             self.origins.end_logs(event.instance_id, None, event.ts)
+            self._begin_writing_anew(event, "before its data were replaced")
         replica.is_fresh = bool(data_lineage) and data_lineage != replica.data_lineage
         replica.data_lineage = data_lineage
         if replica.recovery is not None:
@@ -300,7 +354,13 @@ class FleetEventReader:
         lost = member.timeline.end_file(event.body, event.ts)
         if lost:
             log, shown = (BINLOG, member.timeline.lineage), member.replica.shown
-            self.origins.take_back(event.instance_id, log, lost, shown, self._last_known(event))
+            last_ts = self._last_known(event)
+            self.origins.take_back(event.instance_id, log, lost, shown, last_ts)
+            file = format_log_file_name(event.body["base_name"], event.body["file_number"])
+            where = (
+                f"by instance {event.instance_id} after {file}:{event.body['end']}, until a crash"
+            )
+            self.origins.writers.take_back(event.instance_id, last_ts, where, lost, shown)
 
     def _lineage_began(self, event: FleetEvent, member: Member) -> None:
         reason = event.body["reason"]
@@ -310,11 +370,17 @@ class FleetEventReader:
         if is_reset:
             member.replica.reset(executed, event.ts)
             self._end_logs_unseen(event, BINLOG)
+            self._begin_writing_anew(event, "before RESET")
         else:
             if reason != "renamed":
                 member.replica.uncounted = []
                 member.timeline.writes_anonymous = False
+                self._begin_writing_anew(event, "before its data were replaced")
             self.origins.end_logs(event.instance_id, BINLOG, event.ts)
+
+    def _begin_writing_anew(self, event: FleetEvent, when: str) -> None:
+        where, last_ts = f"by instance {event.instance_id} {when}", self._last_known(event)
+        self.origins.writers.begin_anew(event.instance_id, last_ts, where)
 
     def _end_logs_unseen(self, event: FleetEvent, stream: str | None) -> None:
         """Logs began anew some time before this was noticed."""
@@ -469,6 +535,7 @@ class FleetEventReader:
         timeline, channels = member.timeline, member.replica.channels.values()
         filtered = {_stream(one.name) for one in channels if one.is_filtered}
         self.origins.row(timeline.instance_id, timeline.lineage, at, filtered)
+        self.origins.writers.row(timeline.instance_id, at, member.replica.shown)
 
     def _observer_changed(self, event: FleetEvent, member: Member) -> None:
         timeline, at = member.timeline, member.replica.at
@@ -497,6 +564,7 @@ class FleetEventReader:
                 channel.lose()
         if name is not None:
             return
+        self.origins.writers.forget(event.instance_id)
         member.timeline.clock.lose(member.timeline.marked_ts)
         lineage = event.body["binlog_lineage"]
         is_gap = lineage != member.timeline.lineage

@@ -20,6 +20,7 @@ from tallystick.coordinates.audit.timeline_file import BinlogFile
 from tallystick.coordinates.audit.timeline_snapshot import Identity, Loss, Snapshot, States
 from tallystick.coordinates.logs.sid_table import SidTable
 from tallystick.coordinates.state_codec import TRANSIENT
+from tallystick.coordinates.values.binlog import format_log_file_name
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -555,6 +556,18 @@ class InstanceTimeline(SidTable):
             if loss.number > state.losses:
                 kept = file.group_count
         return file, kept
+
+    def place_of(self, sid: str, gno: int) -> str | None:
+        """Where the group of a GTID ends in the present binary log, None if not remembered."""
+        if self.base_name is None or sid not in self.sids:
+            return None
+        index = self.sids.index(sid)
+        for lineage, number in sorted(self.files, reverse=True):
+            if lineage == self.lineage:
+                end = self.files[lineage, number].end_of_group(index, gno)
+                if end is not None:
+                    return f"{format_log_file_name(self.base_name, number)}:{end}"
+        return None
 
     def logs_anonymous(self, state: Snapshot) -> bool:
         """Whether the lineage of a state has anonymous groups, as far as remembered."""

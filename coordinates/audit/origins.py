@@ -31,6 +31,7 @@ from tallystick.coordinates.audit.forgotten_origins import (
     numbers_of,
 )
 from tallystick.coordinates.audit.journal_position import JournalPosition
+from tallystick.coordinates.audit.written_twice import Writers
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
@@ -369,6 +370,8 @@ class Origins:
     instances: dict[str, InstanceOrigins] = field(default_factory=dict)
     scanned: dict[tuple[str, str], int] = field(default_factory=dict)
     reported: set[tuple[str, str, str, int, int, bool]] = field(default_factory=set)
+    writers: Writers = field(default_factory=Writers)
+    """Of groups whose origin is not known."""
     _is_pruned: bool = field(default=False, metadata=TRANSIENT)
     """Whether it has been found out since the last settling what is not claimed any more."""
 
@@ -385,17 +388,24 @@ class Origins:
         self.scanned = {pair: ts for pair, ts in self.scanned.items() if instance_id not in pair}
         # Its lineages are numbered anew: the same key would be another contradiction.
         self.reported = {key for key in self.reported if instance_id not in key[:2]}
+        self.writers.forget(instance_id)
 
     def claim(
         self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
-    ) -> None:
-        """A log holds groups of one sid; an origin of -1 is not known and claims nothing."""
+    ) -> bool:
+        """A log holds groups of one sid; an origin of -1 is not known and claims nothing.
+
+        Returns:
+            Whether there are such.
+        """
         known = 0
         for part in _distinct(groups):
             known += len(part.gno)
             self._enter(instance_id, log, sid, part)
-        if known < len(groups.gno):
-            self.instance(instance_id).lacking |= _fields_lacking(groups)
+        if known == len(groups.gno):
+            return False
+        self.instance(instance_id).lacking |= _fields_lacking(groups)
+        return True
 
     def _enter(
         self, instance_id: str, log: tuple[str, int], sid: str, groups: OriginColumns
@@ -555,6 +565,11 @@ class Origins:
         instance.known_ts = max(instance.known_ts, ts)
 
     # Contradictions
+
+    def compare_writers(self, moved: Iterable[str], known_ts: int | None = None) -> None:
+        """Compare what servers have written without an origin; the arguments as below."""
+        times = {name: one.known_ts for name, one in self.instances.items()}
+        self.writers.compare(moved, times if known_ts is None else dict.fromkeys(times, known_ts))
 
     def contradictions(
         self, moved: Iterable[str], known_ts: int | None = None

@@ -231,6 +231,15 @@ class BinlogFile:
             found.append(Events(ends, BinlogGroups(event[:rest], sid[:rest], gno[:rest])).runs())
         return found
 
+    def end_of_group(self, sid: int, gno: int) -> int | None:
+        """Where the group of a GTID ends, None if it is not remembered."""
+        for number in range(len(self._packed), -1, -1):
+            ends, groups = self._part(number)
+            found = ((groups.gno == gno) & (groups.sid == sid)).nonzero()[0]
+            if len(found):
+                return int(ends[groups.event[found[-1]]])
+        return None
+
     @property
     def observed_from(self) -> int:
         """From where on everything up to the end is remembered."""

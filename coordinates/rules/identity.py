@@ -40,6 +40,12 @@ ORIGINS_NOT_REACHED = reason(
     " and the journals of both are not known up to then: one of the logs may have begun anew",
     Lack.SOURCE_LATER,
 )
+WRITTEN_TWICE = reason(
+    "gtid_written_twice",
+    "{gtids:gtids} {gtids:was|were} written twice ({first}; {second}), and without"
+    " original_commit_timestamp nothing shows whether that is one transaction or two",
+    Lack.SETTING,
+)
 APPLIED_EMPTY = reason(
     "applied_empty",
     "the applier has logged {gtids:gtids} as {gtids:an empty transaction|empty transactions}, with"
@@ -263,9 +269,10 @@ class Claims(NamedTuple):
         " of them are empty, as a hole that was filled on each server, the data are the same."
     ),
     undecided_when=(
-        "only one log with the GTID was observed, the fields are not known, the origins are no"
-        " longer remembered, the journals end before both are known up to the row that shows it,"
-        " or a replica without filters has logged as empty what its relay log has a change under"
+        "only one log with the GTID was observed, the fields are not known, or not known of a GTID"
+        " that was written twice, the origins are no longer remembered, the journals end before"
+        " both are known up to the row that shows it, or a replica without filters has logged as"
+        " empty what its relay log has a change under"
     ),
     sources=(
         "MySQL manual: original_commit_timestamp; GTID Format and Storage",

@@ -7,7 +7,8 @@ import pytest
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.journal import cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tallystick.coordinates.rules.explanation import explain
+from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import explain, observation_text
 from tests.support.journals import UUID_A, Journal
 from tests.support.rule_cases_of_redo_log import LSN, redo
 
@@ -43,6 +44,19 @@ def test_a_number_that_was_executed_is_given_out_again():
     assert f"{LOST} was a transaction that a row of instance a showed as executed" in said.sentence
     journal.groups(1).row(gtid_owned="")
     assert len(replayed(journal).findings) == 1
+
+
+def test_without_commit_times_it_is_in_doubt_what_is_given_out_again():
+    """As in all of MySQL 5.7: it may be the same transaction."""
+    journal, _ = without_its_end()
+    journal.groups(1).row(gtid_owned="")
+    for record in journal.records:
+        record.pop("original_commit_timestamp", None)
+    result = replayed(journal)
+    assert result.verdict is Verdict.UNDECIDED
+    assert not result.findings
+    [doubt] = [seen for seen in result.observations if seen.is_undecided]
+    assert f"{LOST} was written twice" in observation_text(doubt)
 
 
 def test_the_same_transaction_may_be_executed_again():

@@ -56,6 +56,7 @@ class Journal:
         self.channel_lineages: dict[str, int] = {}
         self.collections = 0
         self.commit_times: dict[str, int] = {}
+        self.commit_ts = 1000
         self.empty: set[str] = set()
 
     def fleet_event(
@@ -160,7 +161,7 @@ class Journal:
             ),
             "group_server_id": np.full(len(gtids), own, dtype=np.int64),
             "group_commit_ts": np.array(
-                [self.commit_times.get(g, 1000) for g in gtids], dtype=np.int64
+                [self.commit_times.get(g, self.commit_ts) for g in gtids], dtype=np.int64
             ),
             "group_is_empty": np.array([g in self.empty for g in gtids], dtype=np.bool_),
         }

@@ -1,0 +1,334 @@
+"""GTIDs that were written twice, where no field of the events tells two transactions apart.
+
+Without ``original_commit_timestamp``, which MySQL 5.7 does not write, two logs agree about every
+GTID that both have. That is right of a copy. It need not be where a GTID was written twice: by one
+server, again after a crash, RESET or a restore took it out of its binary log while others kept it;
+or by two servers, one of which was told to use the other's GTID. What a server had received before
+it logged it, and what was replayed into it, is a copy.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tallystick.coordinates.audit.journal_position import JournalPosition
+from tallystick.coordinates.values._gtid_text import UUID_LENGTH
+from tallystick.coordinates.values.growing_set import GrowingGtidSet
+from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
+
+STATES_MAX = 128
+FORMER_MAX = 8
+"""Of the times that something was taken out of a binary log the newest are kept apart."""
+
+
+class Written(NamedTuple):
+    """Groups of one sid and one file without an origin: number, whether it is empty, its end.
+
+    Those that it has received are where their source has them. ``file`` None: not known.
+    """
+
+    sid: str
+    gno: npt.NDArray[Any]
+    is_empty: npt.NDArray[np.bool_]
+    file: str | None
+    end: npt.NDArray[Any]
+
+
+class WrittenTwice(NamedTuple):
+    """GTIDs that were written twice, as a row of an instance shows it.
+
+    Attributes:
+        first, second: Where, in words; "" is in the present binary log of an instance.
+        writers: These instances.
+    """
+
+    instance_id: str
+    at: JournalPosition
+    gtids: GtidSet
+    first: str
+    second: str
+    writers: tuple[str, str]
+
+
+@dataclass(slots=True, eq=False)
+class Former:
+    """What a server had written, and its binary log has no more.
+
+    Attributes:
+        ts: Up to when it is known to have had it.
+        where: Where it was.
+        shown: What of it a row had shown as executed before a crash took it.
+        again: What of it the server has written once more.
+        place: Where the first of that is.
+    """
+
+    ts: int
+    where: str
+    gtids: GtidSet
+    shown: GtidSet = GtidSet.EMPTY
+    again: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    place: str = ""
+
+
+class Again(NamedTuple):
+    """What a server has written once more, as of a state."""
+
+    ts: int
+    where: str
+    place: str
+    gtids: GtidSet
+
+
+class State(NamedTuple):
+    """As of `ts`; without a row the binary log has begun anew, and nothing is executed."""
+
+    ts: int
+    at: JournalPosition | None
+    written: GtidSet
+    empty: GtidSet
+    again: tuple[Again, ...]
+    executed: GtidSet
+
+
+@dataclass(slots=True, eq=False)
+class Writer:
+    """One server.
+
+    Attributes:
+        written, empty: What its binary log has that it wrote itself, and what of that is empty.
+        names_others: Whether some of that has another server's UUID.
+        noted: What its next row is to report, its own journal shows it: by where the first is,
+            where the second is, and which GTIDs.
+        received: What of it is reported as received from another server, too.
+        has_forgotten: Whether older states are forgotten.
+    """
+
+    written: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    empty: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    names_others: bool = False
+    former: list[Former] = field(default_factory=list)
+    noted: dict[str, tuple[str, GtidSet]] = field(default_factory=dict)
+    received: GtidSet = GtidSet.EMPTY
+    states: list[State] = field(default_factory=list)
+    has_forgotten: bool = False
+
+    @property
+    def is_in_doubt(self) -> bool:
+        """Whether what it wrote is to be compared with what others have."""
+        return self.names_others or any(one.again.interval_count() for one in self.former)
+
+    def write(self, groups: Written, server_uuid: str | None) -> None:
+        """It has written groups."""
+        sid, gno, is_empty, file, end = groups
+        self.names_others |= sid[:UUID_LENGTH] != server_uuid
+        self.written.add_gnos(sid, gno)
+        if is_empty.any():
+            self.empty.add_gnos(sid, gno[is_empty])
+        for one in self.former:
+            hit = one.gtids.contains_gnos(sid, gno)
+            if not hit.any():
+                continue
+            place = f"by it again, up to {file}:{end[hit][0]}"
+            one.place = one.place or place
+            one.again.add_gnos(sid, gno[hit])
+            hit &= one.shown.contains_gnos(sid, gno)
+            if hit.any():
+                self._note(one.where, place, sid, gno[hit])
+
+    def receive(self, groups: Written, channel: str) -> None:
+        """It has received groups that another server has written."""
+        sid, gno, is_empty, file, end = groups
+        agreed = self.empty.freeze().contains_gnos(sid, gno) & is_empty
+        hit = self.written.freeze().contains_gnos(sid, gno) & ~agreed
+        if hit.any():
+            name = channel or "(default)"
+            origin = "" if file is None else f", up to {file}:{end[hit][0]} of its source"
+            self._note(
+                "", f"by another server, as received by channel {name}{origin}", sid, gno[hit]
+            )
+
+    def _note(self, first: str, second: str, sid: str, gno: npt.NDArray[Any]) -> None:
+        # Of many the place of the first: which that is does not depend on how runs are cut.
+        place, twice = self.noted.get(first, (second, GtidSet.EMPTY))
+        of_sid = np.zeros(len(gno), dtype=np.int32)
+        self.noted[first] = place, twice | GtidSet.from_groups([sid], of_sid, gno)
+
+    def begin_anew(self, ts: int, where: str) -> None:
+        """Its binary log begins anew: what it wrote is gone, and what it has executed."""
+        self._leave(Former(ts, where, self.written.freeze()))
+        self.written, self.empty = GrowingGtidSet(), GrowingGtidSet()
+        self.names_others = False
+        self._add(State(ts, None, GtidSet.EMPTY, GtidSet.EMPTY, self._again(), GtidSet.EMPTY))
+
+    def take_back(self, ts: int, where: str, lost: GtidSet, shown: GtidSet) -> None:
+        """A crash took groups out of its binary log."""
+        lost = lost & self.written.freeze()
+        self._leave(Former(ts, where, lost, shown & lost))
+        self.written = GrowingGtidSet(self.written.freeze() - lost)
+        self.empty = GrowingGtidSet(self.empty.freeze() - lost)
+
+    def _leave(self, former: Former) -> None:
+        if not former.gtids:
+            return
+        self.former.append(former)
+        if len(self.former) > FORMER_MAX:
+            older, newer = self.former[:2]
+            older.gtids, older.shown = older.gtids | newer.gtids, older.shown | newer.shown
+            older.again.add_set(newer.again.freeze())
+            older.place = older.place or newer.place
+            del self.former[1]
+
+    def take_noted(self) -> Iterable[tuple[str, tuple[str, GtidSet]]]:
+        """What is to be reported, once."""
+        found, self.noted = self.noted, {}
+        return found.items()
+
+    def row(self, at: JournalPosition, executed: GtidSet) -> None:
+        """A row shows what it has executed."""
+        written, empty = self.written.freeze(), self.empty.freeze()
+        self._add(State(at.ts, at, written, empty, self._again(), executed))
+
+    def _again(self) -> tuple[Again, ...]:
+        return tuple(
+            Again(one.ts, one.where, one.place, one.again.freeze() - one.shown)
+            for one in self.former
+            if one.place
+        )
+
+    def _add(self, state: State) -> None:
+        if self.states:
+            state = state._replace(ts=max(state.ts, self.states[-1].ts))
+        self.states.append(state)
+        if len(self.states) > STATES_MAX:
+            del self.states[: STATES_MAX // 4]
+            self.has_forgotten = True
+
+    def state_at(self, ts: int) -> State | None:
+        """The last state at or before a time."""
+        at = bisect_right(self.states, ts, key=lambda state: state.ts)
+        return self.states[at - 1] if at else None
+
+    def kept(self, since: int, until: int) -> GtidSet:
+        """What it had executed before a time, and at each of its rows until another."""
+        first = bisect_right(self.states, since - 1, key=lambda state: state.ts) - 1
+        if first < 0 and not self.has_forgotten:
+            return GtidSet.EMPTY
+        states = [one for one in self.states[max(first, 0) :] if one.ts <= until]
+        found = states[0].executed if states else GtidSet.EMPTY
+        for state in states[1:]:
+            found = found & state.executed
+        return found
+
+
+@dataclass(eq=False)
+class Writers:
+    """What the servers of a fleet have written by themselves without an origin."""
+
+    servers: dict[str, Writer] = field(default_factory=dict)
+    scanned: dict[tuple[str, str], int] = field(default_factory=dict)
+    reported: dict[tuple[str, str], GtidSet] = field(default_factory=dict)
+    found: list[WrittenTwice] = field(default_factory=list)
+    """What has not been reported yet."""
+
+    def server(self, instance_id: str) -> Writer:
+        """One server, entered if new: one of whose groups the origin is not known."""
+        found = self.servers.get(instance_id)
+        if found is None:
+            found = self.servers[instance_id] = Writer()
+        return found
+
+    def forget(self, instance_id: str) -> None:
+        """Nothing of before is known of it."""
+        self.servers.pop(instance_id, None)
+        self.scanned = {pair: ts for pair, ts in self.scanned.items() if instance_id not in pair}
+        self.reported = {
+            pair: one for pair, one in self.reported.items() if instance_id not in pair
+        }
+
+    def begin_anew(self, instance_id: str, ts: int, where: str) -> None:
+        """The binary log of an instance begins anew, or all of its data."""
+        if instance_id in self.servers:
+            self.servers[instance_id].begin_anew(ts, where)
+
+    def take_back(
+        self, instance_id: str, ts: int, where: str, lost: GtidSet, shown: GtidSet
+    ) -> None:
+        """A crash took groups out of the binary log of an instance."""
+        if instance_id in self.servers:
+            self.servers[instance_id].take_back(ts, where, lost, shown)
+
+    def row(self, instance_id: str, at: JournalPosition, executed: GtidSet) -> None:
+        """A log_status row of an instance, or the end of its journal."""
+        server = self.servers.get(instance_id)
+        if server is None:
+            return
+        server.row(at, executed)
+        reported = [gtids for pair, gtids in self.reported.items() if instance_id in pair]
+        for first, (second, noted) in server.take_noted():
+            if not first:
+                server.received = server.received | noted
+            gtids = reduce(GtidSet.__sub__, reported, noted)
+            if gtids:
+                writers = instance_id, instance_id
+                self.found.append(WrittenTwice(instance_id, at, gtids, first, second, writers))
+
+    def compare(self, moved: Iterable[str], known: dict[str, int]) -> None:
+        """Compare what servers wrote, as far as the journals of both are known."""
+        doubtful = {name for name, server in self.servers.items() if server.is_in_doubt}
+        if not doubtful:
+            return
+        pairs = {
+            (min(a, b), max(a, b))
+            for a in self.servers.keys() & set(moved)
+            for b in self.servers
+            if a != b and (a in doubtful or b in doubtful)
+        }
+        for pair in sorted(pairs):
+            self._scan(pair, min(known[name] for name in pair))
+
+    def _scan(self, pair: tuple[str, str], end: int) -> None:
+        first, second = pair
+        one, two = self.servers[first], self.servers[second]
+        begin = self.scanned.get(pair, -1)
+        if end <= begin:
+            return
+        self.scanned[pair] = end
+        for ts in sorted({s.ts for s in (*one.states, *two.states) if begin < s.ts <= end}):
+            a, b = one.state_at(ts), two.state_at(ts)
+            if a is None or b is None:
+                continue
+            for mine, name, theirs, other in ((b, second, a, first), (a, first, b, second)):
+                if mine.ts == ts and mine.at is not None:
+                    of_both = (mine.written & theirs.written) - (mine.empty & theirs.empty)
+                    of_both = of_both - one.received - two.received
+                    writers = name, other
+                    self._report(pair, WrittenTwice(name, mine.at, of_both, "", "", writers))
+                    for again in _kept_by(self.servers[name], theirs, ts):
+                        where = f"{again.where}, and instance {name} has executed that"
+                        twice = again.gtids, where, again.place
+                        self._report(pair, WrittenTwice(name, mine.at, *twice, writers))
+
+    def _report(self, pair: tuple[str, str], twice: WrittenTwice) -> None:
+        before = self.reported.get(pair, GtidSet.EMPTY)
+        gtids = twice.gtids - before
+        if gtids:
+            self.reported[pair] = before | gtids
+            self.found.append(twice._replace(gtids=gtids))
+
+
+def _kept_by(server: Writer, writer: State, ts: int) -> Iterator[Again]:
+    """What a server has executed before another one wrote it once more, and has still."""
+    for again in writer.again:
+        gtids = again.gtids & server.kept(again.ts, ts)
+        if gtids:
+            yield again._replace(gtids=gtids)
