@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.coordinates.audit.comparison import ChannelRow, GroupsQueued
-from tallystick.coordinates.rules.between import is_older_than_lineage
+from tallystick.coordinates.rules.between import may_be_of_ended_log
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 
@@ -71,7 +71,7 @@ def _position(source: InstanceTimeline, named: Named) -> LogPosition | None:
     state = source.states.first_since(named.ts)
     if state is None:
         return source.lineage, named.file_number, named.position
-    if named.base_name != state.base_name or is_older_than_lineage(named.since_ts, state):
+    if named.base_name != state.base_name or may_be_of_ended_log(named.since_ts, state):
         return None
     return state.lineage, named.file_number, named.position
 

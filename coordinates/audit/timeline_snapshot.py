@@ -52,6 +52,7 @@ class Snapshot:
         log_since_ts: Since when the binary log is known to be this one: when it was seen to begin,
             or when the journal began, or began anew after a gap in which a RESET may hide.
         oldest: Number of the oldest file after the last purge of this lineage, 0 not known.
+        is_named_anew: Whether no log that has ended had files of this base name.
     """
 
     ts: int
@@ -74,6 +75,7 @@ class Snapshot:
     is_told: bool
     log_since_ts: int
     oldest: int
+    is_named_anew: bool
 
     @property
     def known(self) -> GtidSet:

@@ -267,6 +267,18 @@ def is_older_than_lineage(since: int | None, state: Snapshot) -> bool:
     return state.lineage_ts is not None and (since is None or since <= state.lineage_ts)
 
 
+def may_be_of_ended_log(since: int | None, state: Snapshot) -> bool:
+    """Whether coordinates in files of a state's base name may be of a log that has ended.
+
+    Not where none of those had files of that name, as after a start with another log_bin.
+
+    Args:
+        since: Since when such coordinates are of the present source, None not known.
+        state: Of that source.
+    """
+    return is_older_than_lineage(since, state) and not state.is_named_anew
+
+
 def first_of(gtids: GtidSet) -> str:
     """The coordinates of a contradiction in a set: its first GTID, and how many there are."""
     count, first = gtids.count(), str(gtids.first(1))

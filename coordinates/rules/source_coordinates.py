@@ -21,7 +21,7 @@ from tallystick.coordinates.rules.between import (
     between,
     first_of,
     forgotten,
-    is_older_than_lineage,
+    may_be_of_ended_log,
 )
 from tallystick.coordinates.rules.channel import FORMER_SOURCE, applied_relay_gtids_executed
 from tallystick.coordinates.rules.families import Family, Lack
@@ -257,7 +257,7 @@ def kind_at(
         return Undecided(SOURCE_BINLOG_UNKNOWN)
     if base_name != state.base_name:
         return Undecided(OTHER_BASE_NAME, base_name=state.base_name, other=base_name)
-    if is_older_than_lineage(since, state):
+    if may_be_of_ended_log(since, state):
         return Undecided(COORDINATES_OF_ENDED_LOG)
     if number > state.file_number:
         if position == FIRST_POSITION and number == state.file_number + 1:

@@ -1392,6 +1392,32 @@ class TestSourceCoordinateValid:
         source.status("")
         assert names(audit(source, replica)) == ["source_coordinate_valid"]
 
+    @pytest.mark.parametrize("position", [end_of(1), end_of(1) + 1])
+    @pytest.mark.parametrize("before", ["", "reset", "gap", "renamed back", "reset again"])
+    def test_files_of_a_new_name_are_of_no_log_that_has_ended(self, before, position):
+        """A started log_bin: the replica goes on as before. Of a gap the names are not known."""
+        source, replica = fleet_of_two()
+        if before == "gap":
+            source.gap()
+            source.open_file()
+        elif before == "reset":
+            source.reset()
+        for name in ("new-bin", *(["s-bin"] if before == "renamed back" else [])):
+            source.base_name = name
+            source.reset("renamed")
+        if before == "reset again":
+            source.reset()
+        source.log(f"{A}:4")
+        said = {"exec_source_log_file": source.file_name, "exec_source_log_pos": position}
+        replica.status(f"{A}:1-4", replica.says(source, None, **said))
+        source.status(f"{A}:1-4")
+        output = audit(source, replica)
+        is_sure = before in ("", "reset")
+        is_wrong = is_sure and position != end_of(1)
+        assert ("source_coordinate_valid" in names(output)) is is_wrong
+        reasons = {one.reason for one in output.observations}
+        assert ("coordinates_of_ended_log" in reasons) is not is_sure
+
     @pytest.mark.parametrize(
         ("action", "is_of_this_log"),
         [

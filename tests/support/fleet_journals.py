@@ -51,6 +51,7 @@ class Journal:
         self.server_id = server_id
         self.fleet_events: list[FleetEvent] = []
         self.lineage = 0
+        self.base_name = f"{name}-bin"
         self.file = 0
         self.position = 0
         self.channel_lineages: dict[str, int] = {}
@@ -105,13 +106,13 @@ class Journal:
     def _place(self) -> dict[str, Any]:
         return {
             "binlog_lineage": self.lineage,
-            "base_name": f"{self.name}-bin",
+            "base_name": self.base_name,
             "file_number": self.file,
         }
 
     @property
     def file_name(self) -> str:
-        return f"{self.name}-bin.{self.file:06}"
+        return f"{self.base_name}.{self.file:06}"
 
     def open_file(self, previous: str = "") -> None:
         """The next file, with its two header events."""
@@ -228,7 +229,7 @@ class Journal:
             {"group_source_end": np.array(ends, dtype=np.int64), **columns},
             channel=channel,
             channel_lineage=self.channel_lineages.get(channel, 0),
-            source_base_name=None if file is None else f"{source.name}-bin",
+            source_base_name=None if file is None else source.base_name,
             source_file_number=-1 if file is None else file,
             follows_hole=follows_hole,
             sender_server_id=sender,
