@@ -25,11 +25,12 @@ from tallystick.coordinates.audit.comparison import (
 from tallystick.coordinates.audit.comparison_queues import Queue, QueueKey
 from tallystick.coordinates.audit.finding_collector import FindingCollector, FleetOutput, Subject
 from tallystick.coordinates.audit.fleet_event_order import OF_LOGS, in_time_order
-from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader
+from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader, channel_of
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.needed_logs import forget_what_all_have_passed
 from tallystick.coordinates.audit.observer_clock import TOLERANCE_US, ahead, is_one_clock
+from tallystick.coordinates.audit.origins import BINLOG
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
 from tallystick.coordinates.results import Check, Outcome, held
@@ -52,6 +53,7 @@ from tallystick.coordinates.rules.identity import (
     ORIGINS_NOT_REACHED,
     WRITTEN_TWICE,
     Claims,
+    PlacedOrigin,
     gtid_origin_agreement,
     server_uuid_unique,
     shared_server_uuid,
@@ -499,8 +501,8 @@ class FleetAudit:
                 found.gtids,
                 sid,
                 gno,
-                origins.origins_in(found.shown_by, sid, gno, found.ts),
-                origins.origins_in(other, sid, gno, found.ts),
+                self._claimed(found.shown_by, sid, gno, found.ts),
+                self._claimed(other, sid, gno, found.ts),
                 found.is_hidden,
                 found.is_lost,
             )
@@ -516,6 +518,18 @@ class FleetAudit:
             self._doubt_origins(subject, Undecided(why, gtids=one.gtids))
         origins.uncompared, origins.emptied = [], []
         self._check_origins()
+
+    def _claimed(self, instance_id: str, sid: str, gno: int, ts: int) -> list[PlacedOrigin]:
+        """What an instance's logs claim of one GTID, and where they have it."""
+        found = []
+        for origin, stream in self.reader.origins.origins_in(instance_id, sid, gno, ts):
+            place = None
+            if stream == BINLOG:
+                place = self.reader.timelines[instance_id].place_of(sid, gno)
+            elif stream is not None:
+                place = f"relay log of channel {channel_of(stream) or '(default)'}"
+            found.append(PlacedOrigin(*origin, place))
+        return found
 
     def _give_up_origins(self) -> None:
         """What contradicts each other, unless a log has begun anew meanwhile, is undecided."""

@@ -580,6 +580,11 @@ def _stream(channel: str) -> str:
     return f"relay {channel}"
 
 
+def channel_of(stream: str) -> str:
+    """The channel of such a log."""
+    return stream.removeprefix("relay ")
+
+
 def _coordinates(summary: Mapping[str, Any], name: str) -> tuple[str, int] | None:
     file, position = (summary.get(f"{name}_source_log_{part}") for part in ("file", "pos"))
     return (file, position) if isinstance(file, str) and isinstance(position, int) else None

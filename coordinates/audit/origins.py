@@ -18,6 +18,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from itertools import chain
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -669,18 +670,27 @@ class Origins:
         known = {origin.commit_ts for origin in found if origin is not None}
         return known.pop() or None if len(known) == 1 else None
 
-    def origins_in(self, instance_id: str, sid: str, gno: int, ts: int) -> list[Origin]:
-        """What an instance's logs claim of one GTID at `ts`."""
-        state = self.instance(instance_id).state_at(ts)
+    def origins_in(
+        self, instance_id: str, sid: str, gno: int, ts: int
+    ) -> list[tuple[Origin, str | None]]:
+        """What an instance's logs claim of one GTID at `ts`, each with the stream of such a log.
+
+        None: of a log that has ended since, or lost it.
+        """
+        instance = self.instance(instance_id)
+        state = instance.state_at(ts)
         wanted = np.array([gno], dtype=np.int64)
-        layers = {
-            layer
-            for claims in ((*state.logs, state.lost) if state is not None else ())
-            for layer, gtids, _ in claims
-            if gtids.contains_gnos(sid, wanted)[0]
-        }
-        found = (self.layers[sid][layer].find(gno) for layer in layers)
-        return sorted(origin for origin in found if origin is not None)
+
+        def layers(claims: Claims) -> set[int]:
+            return {claim.layer for claim in claims if claim.gtids.contains_gnos(sid, wanted)[0]}
+
+        streams: dict[int, str | None] = {}
+        for claims in (*state.logs, state.lost) if state is not None else ():
+            streams |= dict.fromkeys(layers(claims))
+        for (stream, _), log in sorted(instance.logs.items(), key=itemgetter(0), reverse=True):
+            streams |= dict.fromkeys(layers(log.claims()) & streams.keys(), stream)
+        found = ((self.layers[sid][layer].find(gno), one) for layer, one in streams.items())
+        return sorted((origin, one) for origin, one in found if origin is not None)
 
 
 # As the methods of arrays, but without a call of Python's for each of many small ones.

@@ -125,12 +125,12 @@ def _content(table: Mapping[str, Any]) -> str:
     return f"{rows}checksum {table['checksum']}"
 
 
-def _origins(origins: Sequence[Mapping[str, int]]) -> str:
+def _origins(origins: Sequence[Mapping[str, Any]]) -> str:
     return "; ".join(
         f"server_id {origin['server_id']},"
         # As mysqlbinlog prints it: two may differ by microseconds.
         f" original_commit_timestamp {origin['original_commit_timestamp']}"
-        f" ({moment(origin['original_commit_timestamp'])})"
+        f" ({origin.get('place') or moment(origin['original_commit_timestamp'])})"
         for origin in origins
     )
 

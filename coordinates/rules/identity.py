@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.audit.comparison import ChannelRow
 from tallystick.coordinates.results import Finding, Severity
@@ -24,7 +24,6 @@ from tallystick.coordinates.rules.statements import (
 )
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.audit.origins import Origin
     from tallystick.coordinates.values.gtid import GtidSet
 
 SERVER_UUID_UNKNOWN = reason("server_uuid_unknown", "a server_uuid is not known", Lack.SERVER)
@@ -222,6 +221,14 @@ _HIDDEN = (
 )
 
 
+class PlacedOrigin(NamedTuple):
+    """Where the transaction of a GTID was first committed, and which log has it; None not known."""
+
+    server_id: int
+    commit_ts: int
+    place: str | None
+
+
 class Claims(NamedTuple):
     """What the logs of two instances say of one GTID; of one instance, its own logs.
 
@@ -240,8 +247,8 @@ class Claims(NamedTuple):
     gtids: GtidSet
     sid: str
     gno: int
-    mine: list[Origin]
-    theirs: list[Origin]
+    mine: list[PlacedOrigin]
+    theirs: list[PlacedOrigin]
     is_hidden: bool = False
     is_lost: bool = False
 
@@ -357,8 +364,8 @@ def gtid_origin_agreement(claims: Claims) -> Answer:
         gtid=gtid,
         source_uuid=claims.sid,
         other=claims.other,
-        mine=[_value(origin) for origin in claims.mine],
-        theirs=[_value(origin) for origin in claims.theirs],
+        mine=_values(claims.mine, claims.theirs),
+        theirs=_values(claims.theirs, claims.mine),
     )
 
 
@@ -368,8 +375,15 @@ def instances_of(finding: Finding) -> set[str]:
     return {finding.instance_id, finding.data["other"]} if is_pair else {finding.instance_id}
 
 
-def _value(origin: Origin) -> dict[str, int]:
-    return {
-        "server_id": origin.server_id,
-        "original_commit_timestamp": origin.commit_ts,
-    }
+def _values(origins: list[PlacedOrigin], others: list[PlacedOrigin]) -> list[dict[str, Any]]:
+    """Those that the others have not, if there are such."""
+    shared = {origin.commit_ts for origin in others}
+    differing = [origin for origin in origins if origin.commit_ts not in shared]
+    return [
+        {
+            "server_id": origin.server_id,
+            "original_commit_timestamp": origin.commit_ts,
+            "place": origin.place,
+        }
+        for origin in differing or origins
+    ]

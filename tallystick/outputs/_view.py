@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.row import decisive
-from tallystick.coordinates.results import Observation, Verdict
+from tallystick.coordinates.results import Observation, Severity, Verdict
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import observation_text, reasons_of
 from tallystick.runs.breaches import breaches_of
 from tallystick.runs.result import RunResult
@@ -49,14 +50,24 @@ def summaries(result: RunResult) -> list[CollectionSummary]:
 
 
 def undecided_rules(result: RunResult) -> list[tuple[str, dict[str, set[str]]]]:
-    """Rules that were left undecided, with the instances, by reason: the most common first."""
+    """Rules that were left undecided, with the instances, by reason.
+
+    The reason that leaves the gravest rule undecided is first, of such the most common one.
+    """
     reasons: dict[str, dict[str, set[str]]] = {}
     for name, results in result.rule_results.items():
         for one in results:
             if one.verdict is Verdict.UNDECIDED:
                 found = reasons.setdefault(one.reason, {})
                 found.setdefault(one.rule, set()).add(name)
-    return sorted(reasons.items(), key=lambda item: (-len(item[1]), item[0]))
+    gravities = [*Severity]
+
+    def order(item: tuple[str, dict[str, set[str]]]) -> tuple[int, int, str]:
+        reason, rules = item
+        known = [gravities.index(RULES[rule].severity) for rule in rules if rule in RULES]
+        return min(known, default=len(gravities)), -len(rules), reason
+
+    return sorted(reasons.items(), key=order)
 
 
 def doubts(result: RunResult) -> Iterator[str]:

@@ -28,7 +28,7 @@ STYLES = {
     Verdict.INCONSISTENT: "bold red",
 }
 FINDINGS_MAX = 12
-_VALUE_MAX = 160
+_VALUE_MAX = 200
 _REASONS_MAX = 8
 _NAMES_MAX = 6
 

@@ -2043,8 +2043,10 @@ class TestGtidOriginAgreement:
         finding = next(f for f in output.findings if f.rule == "gtid_origin_agreement")
         assert finding.instance_id == "r"
         assert finding.collection_id == "c1"
-        assert f"original_commit_timestamp {commit_ts}" in explain(finding).observed
-        assert "server_id 1, original_commit_timestamp 1000" in explain(finding).expected
+        said, place = explain(finding), f"000001:{end_of(2)}"
+        theirs = f"server_id {server_id}, original_commit_timestamp {commit_ts} (r-bin.{place})"
+        assert said.observed == theirs
+        assert said.expected == f"server_id 1, original_commit_timestamp 1000 (s-bin.{place})"
 
     @pytest.mark.parametrize("commit_ts", [1000, 1001])
     @pytest.mark.parametrize("last", ["source", "replica", "no row"])
@@ -2111,8 +2113,10 @@ class TestGtidOriginAgreement:
         own = [f for f in audit(source, replica).findings if f.at == f"{A}:1 in its own logs"]
         assert [("r", "one origin")] == [(f.instance_id, explain(f).expected) for f in own]
         assert "in one log of instance r and another in another log" in explain(own[0]).sentence
-        assert "original_commit_timestamp 1000" in explain(own[0]).observed
-        assert "original_commit_timestamp 1001" in explain(own[0]).observed
+        assert explain(own[0]).observed == (
+            "server_id 1, original_commit_timestamp 1000 (relay log of channel (default)); "
+            f"server_id 1, original_commit_timestamp 1001 (r-bin.000001:{end_of(1)})"
+        )
 
     def test_unknown_origins_are_skipped(self):
         """-1 agrees with everything."""
@@ -2134,6 +2138,10 @@ class TestGtidOriginAgreement:
         source.status(f"{A}:1-3")
         output = audit(source, replica)
         assert set(names(output)) == {"gtid_origin_agreement"}
+        # Its relay log has what the source has: what it made itself is shown.
+        said = next(explain(f) for f in output.findings if f.data["other"] != f.instance_id)
+        own = f"server_id 2, original_commit_timestamp 9 (r-bin.000001:{end_of(1)})"
+        assert own in (said.observed, said.expected)
 
     @pytest.mark.parametrize(
         ("empty", "case"),

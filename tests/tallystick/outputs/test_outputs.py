@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,8 @@ import pytest
 from reports import broken, finding, healthy, hostile, observation, result
 
 from tallystick import outputs
-from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.results import Check, Outcome, Severity, SubjectCheck, Verdict
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.errors import MisuseError
 from tallystick.outputs import Request, html, junit, requests_of, text, write_all
@@ -144,6 +146,26 @@ def test_a_rule_is_listed_as_undecided_with_its_reason_where_it_is():
     }
     assert len(listed) > 1
     assert document_of(replace(made, elapsed_s=1.23456))["elapsed_s"] == 1.235
+
+
+def test_reasons_are_in_the_order_of_the_gravest_rule_that_they_leave_undecided():
+    """The text shows some of them only."""
+    of_rules = {
+        Severity.CRITICAL: "source_unknown",
+        Severity.ERROR: "retrieved_unknown",
+        Severity.WARNING: "source_not_reached",
+    }
+    count = Counter[Severity]()
+    checks = []
+    for rule in RULES.values():
+        count[rule.severity] += 1
+        # The gravest reason is of the fewest rules.
+        if count[rule.severity] <= 1 + [*Severity].index(rule.severity):
+            check = Check(rule.name, Outcome.UNDECIDED, of_rules[rule.severity])
+            checks.append(SubjectCheck("source-1", None, "c1", 1, check))
+    found = undecided_rules(replace(healthy(), checks=checks))
+    severities = [{RULES[rule].severity for rule in rules} for _, rules in found]
+    assert severities == [{one} for one in Severity]
 
 
 def test_tables_are_read_back_as_the_same_result(tmp_path):

@@ -104,11 +104,11 @@ def test_what_could_not_be_read_is_named_with_the_grants_that_it_takes():
     [
         ("", "(empty)"),
         (" a\n b ", "a b"),
-        ("x" * 160, "x" * 160),
-        ("x" * 161, "x" * 160 + "… (161 characters)"),
+        ("x" * 200, "x" * 200),
+        ("x" * 201, "x" * 200 + "… (201 characters)"),
     ],
 )
-def test_a_value_is_shown_on_one_line_up_to_160_characters(value, shown):
+def test_a_value_is_shown_on_one_line_up_to_200_characters(value, shown):
     """What is cut says how long it was."""
     assert shown == text._short(value)
 
