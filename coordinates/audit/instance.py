@@ -38,6 +38,7 @@ from tallystick.coordinates.events._record_fields import read_server_record
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.events.log_events import MAY_END_GROUP, MAY_END_GROUP_ROWS, EventColumns
 from tallystick.coordinates.logs import log_reader
+from tallystick.coordinates.logs.redo_log import UNKNOWN
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.columns import same_family
@@ -505,7 +506,8 @@ class InstanceAudit(ServerRecordReader):
             first += 1
         if first < last:
             self.event_fields.read(block, first, last)
-            read = self._read_few if last - first < log_reader.FAST_MIN else self._read_many
+            is_few = last - first < log_reader.FAST_MIN or self._follows_redo(block, first, last)
+            read = self._read_few if is_few else self._read_many
             read(block, first, last, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][last - 1])
@@ -536,6 +538,14 @@ class InstanceAudit(ServerRecordReader):
         )
         self._lose_records()
 
+    def _follows_redo(self, block: Block, first: int, last: int) -> bool:
+        """Whether a backup runs, of which it matters what redo was written before which group."""
+        if not self.redo_positions.begun:
+            return False
+        return self.redo.reached != UNKNOWN or bool(
+            (block.columns["stream"][first:last] == _REDO).any()
+        )
+
     def _read_few(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Read the events between two server records one by one."""
         is_first = True
@@ -547,9 +557,14 @@ class InstanceAudit(ServerRecordReader):
                     is_first = False
                 if self.clones.blocks_xa:
                     self.clones.logged(block, index)
+                end = self.binlog.file_number, self.binlog.end
                 self.binlog.read_event(block, index, event, events)
                 if MAY_END_GROUP_ROWS[event.type][event.query]:
                     self.redo.has_logged = True
+                    # A group that is shown again was there before.
+                    is_new = (self.binlog.file_number, self.binlog.end) > end
+                    if self.redo_positions.begun and is_new:
+                        self.redo_positions.group_logged()
             elif stream == _RELAY:
                 relay = self.relay(events.channel_names[event.channel])
                 relay.read_event(block, index, event, events)

@@ -197,7 +197,7 @@ class InstanceState:
         reporter = self.reporter
         self.binlog = BinlogReader(reporter, self.server)
         self.redo = RedoLogReader(reporter, self.server)
-        self.redo_positions = RedoPositions(reporter, self.redo)
+        self.redo_positions = RedoPositions(reporter, self.redo, self.binlog)
         self.collections = CollectionProtocol(reporter)
         self.collection_steps = CollectionSteps(reporter)
         self.zones = CriticalZoneProtocol(reporter)

@@ -46,7 +46,7 @@ from tallystick.coordinates.rules.logged_groups import (
     TRANSACTION_LENGTH_AGREES,
 )
 from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN, GTID_MODE_NOT_KNOWN
-from tallystick.coordinates.rules.outcomes import Undecided
+from tallystick.coordinates.rules.outcomes import Broken, Undecided
 from tallystick.coordinates.rules.protocol_steps import FORGOTTEN, HELD_LONG
 from tallystick.coordinates.rules.purged_set import (
     PURGE_IN_DOUBT,
@@ -228,6 +228,9 @@ def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChe
         lsn = audit.collection_steps.lsn_of(checks.collection_id) or state.lsn
         seen = redo if redo.is_of_row else None
         answer = row_at_its_instant(lsn, state.lsn_checkpoint, seen)
+        is_accepted = not isinstance(answer, Broken)
+        if is_accepted and lsn is not None and state.position is not None:
+            audit.redo_positions.row(state.position, lsn)
     checks.take(ROW_LSN_AT_ITS_INSTANT, answer)
 
 

@@ -298,6 +298,7 @@ class ServerRecordReader(InstanceState):
     def _reset(self, body: dict[str, Any], ts: int) -> None:
         self.collections.progress("binlog_reset")
         self.backup_locks.log_began_anew()
+        self.redo_positions.log_began_anew()
         executed = self.baselines.executed
         if executed:
             self.reporter.note(

@@ -164,6 +164,11 @@ class RedoLogReader:
         if self.shrinks_to != UNKNOWN and age <= self.shrinks_to:
             self.capacity, self.shrinks_to = self.shrinks_to, UNKNOWN
 
+    @property
+    def reached(self) -> int:
+        """Up to where there is redo at the least."""
+        return max(self.written, self.flushed, self.committed)
+
     def lacking(self) -> set[str]:
         """What was not seen of that which rules on the events need."""
         known = {

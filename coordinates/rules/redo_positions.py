@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.logs.redo_log import UNKNOWN
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.backup_coordinates import LOG_STATUS
 from tallystick.coordinates.rules.families import Family, Lack
+from tallystick.coordinates.rules.image_positions import coordinates_of
 from tallystick.coordinates.rules.innodb import NO_LSN
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.protocol_steps import note_forgotten
@@ -24,7 +26,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tallystick.coordinates.audit.reporter import Reporter
+    from tallystick.coordinates.logs.binlog_reader import BinlogReader
     from tallystick.coordinates.logs.redo_log import RedoLogReader
+    from tallystick.coordinates.values.binlog import LogCoordinates
 
 LSN_NOT_ACCEPTED = reason(
     "lsn_not_accepted", "another rule on the row's LSNs is broken", Lack.OTHER_FINDING
@@ -98,16 +102,26 @@ IMAGE_LSN_WITHIN_REDO = register(
         heals="never",
         claim=(
             "The LSN up to which a backup has copied redo is not below what was flushed when the"
-            " backup began, and not beyond what was written when it ended."
+            " backup began, what was written when the binary log came to the coordinates that the"
+            " backup reports, or what log_status had shown by then where these are of log_status;"
+            " and not beyond what was written when it ended."
         ),
         why=(
             "A backup reads the redo log's files from their checkpoint on, past everything that was"
-            " in them at its begin; what is not written yet cannot be copied."
+            " in them at its begin; what is not written yet cannot be copied. It goes on until it"
+            " knows its coordinates: the redo of a commit is written before its group is in the"
+            " binary log. A copy that ends before that lacks groups which its coordinates and its"
+            " GTID set claim."
         ),
         undecided_when=(
-            "the journal has no events of the redo log around the backup, or the image no LSN"
+            "the journal has neither events of the redo log around the backup nor rows before it"
+            " came to its coordinates, or the image has no LSN"
         ),
-        sources=("Percona Server: Backup Locks", "MySQL source documentation: InnoDB redo log"),
+        sources=(
+            "WL#9452, F-1.2.4",
+            "Percona Server: Backup Locks",
+            "MySQL source documentation: InnoDB redo log",
+        ),
         remedy="Discard the backup: its pages and its redo may not meet. Take another one.",
         verify=(INNODB_STATUS, LSNS),
         cases={
@@ -125,6 +139,22 @@ IMAGE_LSN_WITHIN_REDO = register(
                 "LSN of the image",
                 "at least {flushed}",
                 "redo log when the backup began",
+            ),
+            "image_lsn_before_coordinates": Case(
+                "Image {backup_id} has redo up to LSN {witness} and names {position}, but when the"
+                " binary log came to that, redo was already written up to {written}.",
+                "{witness}",
+                "LSN of the image",
+                "at least {written}",
+                "redo log when the binary log came to {position}",
+            ),
+            "image_lsn_below_row": Case(
+                "Image {backup_id} has redo up to LSN {witness} and names {position} of log_status,"
+                " which showed LSN {shown} before that.",
+                "{witness}",
+                "LSN of the image",
+                "at least {shown}",
+                "LSN of log_status before",
             ),
         },
     )
@@ -263,6 +293,8 @@ REDO_STATUS_AGREES = register(
 _ORDER = ("checkpoint", "flushed", "written", "current")
 _DURABLE = ("checkpoint", "flushed")
 _BACKUPS_MAX = 16
+_REACHED_MAX = 1_024
+"""As many events of the binary log are remembered: what is older has no known coordinates."""
 
 
 @dataclass(slots=True)
@@ -315,6 +347,9 @@ class RedoPositions:
 
     Attributes:
         begun: Of running backups, by id, what was flushed when they began.
+        logged: While backups run: the first coordinates of the binary log at which so much redo was
+            written, as file number, position and LSN.
+        shown: The same of rows, each of which is before these coordinates.
         coordinates_lsn: Where a running clone's donor last wrote coordinates.
         has_forgotten: Whether there were too many backups, which need not have an image.
         sample: Checkpoint and flushed LSN of the last sample of the status variables.
@@ -322,7 +357,10 @@ class RedoPositions:
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
     redo: RedoLogReader = field(metadata=COLLABORATOR)
+    binlog: BinlogReader = field(metadata=COLLABORATOR)
     begun: dict[str, int] = field(default_factory=dict)
+    logged: list[tuple[int, int, int]] = field(default_factory=list)
+    shown: list[tuple[int, int, int]] = field(default_factory=list)
     has_forgotten: bool = False
     coordinates_lsn: int = UNKNOWN
     sample: dict[str, int] = field(default_factory=dict)
@@ -332,38 +370,74 @@ class RedoPositions:
         self.begun = {}
         self.has_forgotten = False
         self.coordinates_lsn = UNKNOWN
+        self.log_began_anew()
+
+    def log_began_anew(self) -> None:
+        """Coordinates of the binary log are those of another one."""
+        self.logged, self.shown = [], []
 
     def forget_samples(self) -> None:
         """A gap, or another data directory: earlier samples bound nothing."""
         self.sample = {}
 
+    def group_logged(self) -> None:
+        """The binary log got a group, while backups run."""
+        lsn = self.redo.reached
+        if lsn > (self.logged[-1][2] if self.logged else UNKNOWN):
+            reached = self.binlog.file_number, self.binlog.end, lsn
+            self.logged = [*self.logged[1 - _REACHED_MAX :], reached]
+
+    def row(self, position: LogCoordinates, lsn: int) -> None:
+        """Take an accepted row that shows both as they were at one moment."""
+        key = position.file_number, position.position + 1
+        before = [one for one in self.shown if one[:2] != key]
+        self.shown = [*before[1 - _REACHED_MAX :], (*key, lsn)]
+
     def backup(self, body: Mapping[str, Any]) -> None:
         """Take a ``backup`` record."""
-        backup_id, lsn = body.get("backup_id"), body.get("lsn")
-        if body["step"] == "begin" and self.redo.flushed != UNKNOWN:
-            self.begun[str(backup_id)] = self.redo.flushed
-            if len(self.begun) > _BACKUPS_MAX:
-                del self.begun[next(iter(self.begun))]
-                self.has_forgotten = True
-        if body["step"] != "image" or lsn is None:
-            return
-        flushed = self.begun.pop(str(backup_id), UNKNOWN)
-        if self.redo.written != UNKNOWN and lsn > self.redo.written:
-            self._report(
-                IMAGE_LSN_WITHIN_REDO,
-                Broken(
-                    "image_lsn_unwritten",
-                    witness=lsn,
-                    backup_id=backup_id,
-                    written=self.redo.written,
-                ),
-            )
-        elif lsn < flushed:
+        step, backup_id, lsn = body["step"], str(body.get("backup_id")), body.get("lsn")
+        if step == "begin":
+            self._begin(backup_id)
+        elif step in ("image", "end"):
+            flushed = self.begun.pop(backup_id, None)
+            if step == "image" and lsn is not None:
+                self._judge_image(body, backup_id, lsn, flushed)
+            if not self.begun:
+                self.logged = []
+
+    def _begin(self, backup_id: str) -> None:
+        self.begun[backup_id] = self.redo.flushed
+        if len(self.begun) > _BACKUPS_MAX:
+            del self.begun[next(iter(self.begun))]
+            self.has_forgotten = True
+        if self.shown:
+            # What the backup will read of log_status it reads after all rows before.
+            self.shown.append((self.binlog.file_number, self.binlog.end, self.shown[-1][2]))
+
+    def _judge_image(
+        self, body: Mapping[str, Any], backup_id: str, lsn: int, flushed: int | None
+    ) -> None:
+        """Compare the LSN of an image; `flushed`: when the backup began, None: that is unknown."""
+        written, position = self.redo.written, self._image_position(body)
+        broken = None
+        if written != UNKNOWN and lsn > written:
+            broken = Broken("image_lsn_unwritten", witness=lsn, written=written)
+        elif flushed is not None and lsn < flushed:
+            broken = Broken("image_lsn_before_begin", witness=lsn, flushed=flushed)
+        elif position is not None and lsn < (least := _lsn_at(self.logged, position)):
             broken = Broken(
-                "image_lsn_before_begin", witness=lsn, backup_id=backup_id, flushed=flushed
+                "image_lsn_before_coordinates", witness=lsn, position=position, written=least
             )
-            self._report(IMAGE_LSN_WITHIN_REDO, broken)
-        elif flushed == UNKNOWN and self.has_forgotten:
+        elif (
+            position is not None
+            and body["coordinates_from"] == LOG_STATUS
+            and lsn < (least := _lsn_at(self.shown, position))
+        ):
+            broken = Broken("image_lsn_below_row", witness=lsn, position=position, shown=least)
+        if broken is not None:
+            data = {**broken.data, "backup_id": backup_id}
+            self._report(IMAGE_LSN_WITHIN_REDO, Broken(broken.case, witness=lsn, **data))
+        elif flushed is None and self.has_forgotten:
             note_forgotten(
                 self._reporter,
                 IMAGE_LSN_WITHIN_REDO,
@@ -371,6 +445,13 @@ class RedoPositions:
                 kept=_BACKUPS_MAX,
                 at=f"image {backup_id}",
             )
+
+    def _image_position(self, body: Mapping[str, Any]) -> LogCoordinates | None:
+        """The coordinates of an image made under locks, if they are of the log that was read."""
+        position = coordinates_of(body, "binlog_file", "binlog_position")
+        if position is None or "coordinates_from" not in body or self.binlog.offsets_doubtful:
+            return None
+        return position if position.base_name == self.binlog.base_name else None
 
     def clone(self, body: Mapping[str, Any]) -> None:
         """Take a ``clone`` record of a donor."""
@@ -425,3 +506,9 @@ class RedoPositions:
 
     def _report(self, rule: Rule, broken: Broken) -> None:
         self._reporter.broken(rule, broken, at=f"LSN {broken.witness}")
+
+
+def _lsn_at(reached: list[tuple[int, int, int]], position: LogCoordinates) -> int:
+    """Up to where there was redo, at the least, when the binary log came to coordinates."""
+    at = position.file_number, position.position
+    return max((lsn for *end, lsn in reached if tuple(end) <= at), default=UNKNOWN)

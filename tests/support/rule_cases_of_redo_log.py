@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import Journal, Record
+from tests.support.journals import UUID_A, Journal, Record
 from tests.support.rule_cases import case, innodb
 
 LSN = 19_000_012
@@ -313,6 +313,63 @@ def image_lsn_within_redo__begin(breaks: bool) -> Journal:
     journal.record("backup", step="begin", backup_id="b", session=3)
     redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
     journal.record("backup", step="image", backup_id="b", lsn=LSN - breaks)
+    return journal
+
+
+def image_of_log_status(journal: Journal, lsn: int) -> None:
+    """An image whose coordinates are those of log_status where the log ends now."""
+    journal.record(
+        "backup",
+        step="image",
+        backup_id="b",
+        session=3,
+        coordinates_from="log_status",
+        binlog_file=journal.binlog.file,
+        binlog_position=journal.binlog.end,
+        gtid_executed=str(journal.used),
+        lsn=lsn,
+    )
+
+
+@case()
+def image_lsn_within_redo__coordinates(breaks: bool) -> Journal:
+    """What is written after the group that the coordinates name may be of another moment."""
+    journal = writing()
+    journal.record("backup", step="begin", backup_id="b", session=3)
+    journal.record("backup_lock", step="lock", lock="instance", session=3)
+    redo(journal, "WRITE", LSN + 400, start_lsn=LSN)
+    redo(journal, "FLUSH", LSN + 400)
+    journal.groups(1)
+    redo(journal, "COMMIT", LSN + 400)
+    image_of = journal.binlog.end
+    redo(journal, "WRITE", LSN + 900, start_lsn=LSN + 400)
+    redo(journal, "FLUSH", LSN + 900)
+    journal.groups(1)
+    image_of_log_status(journal, LSN + 400 - breaks)
+    journal.records[-1].update(binlog_position=image_of, gtid_executed=f"{UUID_A}:1")
+    return journal
+
+
+@case()
+def image_lsn_within_redo__row(breaks: bool) -> Journal:
+    """LSNs grow without groups: a row of the image's own coordinates may be a later one."""
+    journal = Journal().begin()
+    journal.record("backup", step="begin", backup_id="b", session=3)
+    journal.record("backup_lock", step="lock", lock="instance", session=3)
+    innodb(journal.row())["LSN"] = LSN
+    journal.groups(1)
+    innodb(journal.row())["LSN"] = LSN + 512
+    image_of_log_status(journal, LSN - breaks)
+    return journal
+
+
+@case()
+def image_lsn_within_redo__row_before_begin(breaks: bool) -> Journal:
+    journal = Journal().begin().groups(1)
+    innodb(journal.row())["LSN"] = LSN
+    journal.record("backup", step="begin", backup_id="b", session=3)
+    journal.record("backup_lock", step="lock", lock="instance", session=3)
+    image_of_log_status(journal, LSN - breaks)
     return journal
 
 

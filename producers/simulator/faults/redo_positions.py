@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from tallystick.coordinates.events.journal import RecordType, RedoType, Stream
 from tallystick.coordinates.values.innodb import BLOCK_LENGTH
-from tallystick.producers.simulator.backup.backup_utility import BackupUtility, Options
+from tallystick.producers.simulator.backup.backup_utility import Backup, BackupUtility, Options
 from tallystick.producers.simulator.clone import cloning
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
@@ -68,7 +69,13 @@ class _BackupLsn(JournalFault):
             fleet.schedule(fleet.now + _RETRY_US, source, self._begin, source)
             return
         administration.set_variables(source, **{VARIABLE: True})
-        BackupUtility(fleet, source, Options(lock_binlog=True)).begin()
+        ended = partial(self._ended, fleet, source)
+        BackupUtility(fleet, source, Options(lock_binlog=True), ended).begin()
+
+    def _ended(self, fleet: World, source: Instance, backup: Backup) -> None:
+        """Take another one where this one had nothing to change."""
+        if self.is_due_in(source.instance_id):
+            fleet.schedule(fleet.now + _RETRY_US, source, self._begin, source)
 
     def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
         """Note what is flushed."""
@@ -121,6 +128,39 @@ class ImageLsnOfBefore(_BackupLsn):
         if not (is_image and "lsn" in body and flushed and self.is_due_in(instance_id)):
             return body
         return self.changed(instance_id, body, flushed - BLOCK_LENGTH)
+
+
+class ImageLsnBeforeCoordinates(_BackupLsn):
+    """The copy of the redo ends where it was when the backup began, before groups it claims."""
+
+    number = 269
+    name = "image_lsn_before_coordinates"
+    text = "a backup image has redo up to an LSN from before the last groups of its coordinates"
+    must_fire = frozenset({"image_lsn_within_redo"})
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._at_begin: dict[str, int] = {}
+        self._at_group: dict[str, int] = {}
+
+    def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
+        """Note also what was flushed before the last event of the binary log."""
+        if event.stream is Stream.BINLOG and instance_id in self.flushed:
+            self._at_group[instance_id] = self.flushed[instance_id]
+        return super().on_event(instance_id, event)
+
+    def on_server_record(
+        self, instance_id: str, record_type: RecordType, body: Mapping[str, Any]
+    ) -> Mapping[str, Any] | None:
+        if record_type is RecordType.BACKUP and body["step"] == "begin":
+            self._at_begin[instance_id] = self.flushed[instance_id]
+        is_image = record_type is RecordType.BACKUP and body["step"] == "image"
+        if not (is_image and "lsn" in body and self.is_due_in(instance_id)):
+            return body
+        flushed = self._at_begin[instance_id]
+        if flushed >= self._at_group.get(instance_id, flushed):
+            return body
+        return self.changed(instance_id, body, flushed)
 
 
 class HeaderRedoUnflushed(_BackupLsn):
