@@ -453,8 +453,7 @@ class FleetEventReader:
         body, replica = event.body, member.replica
         step = body["step"]
         if step == "image":
-            if "coordinates_from" not in body:
-                member.timeline.image(body)
+            member.timeline.image(body)
             self._compare_image(event, member)
         elif step == "checksum":
             member.timeline.check_sums(body)

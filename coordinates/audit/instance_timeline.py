@@ -478,9 +478,15 @@ class InstanceTimeline(SidTable):
         return [(file, position) for peer, file, position in named if peer == recipient]
 
     def image(self, body: Mapping[str, Any]) -> None:
-        """A backup image was taken here."""
-        names = ("binlog_file", "binlog_position", "gtid_executed", "tables", "channels")
-        image = {name: body.get(name) for name in names}
+        """A backup image was taken here.
+
+        Of one made under locks the channels do not count: what is restored of them is what their
+        repositories held, on a replica with workers an earlier position.
+        """
+        is_under_locks = "coordinates_from" in body
+        names = ("binlog_file", "binlog_position", "gtid_executed", "tables", "coordinates_from")
+        image = {name: body.get(name) for name in (*names, "logged")}
+        image["channels"] = None if is_under_locks else body.get("channels")
         self.images[body["backup_id"]] = {**image, "lineage": body["binlog_lineage"]}
         while len(self.images) > IMAGES_MAX:
             del self.images[next(iter(self.images))]

@@ -463,8 +463,16 @@ class ServerRecordReader(InstanceState):
             self.images.step(body, ts)
             self.recovery_steps.step(body, ts)
         if body["step"] not in ("begin", "end"):
-            image = {**body, "binlog_lineage": self.binlog.lineage}
+            image = {**body, "binlog_lineage": self.binlog.lineage, "logged": self._logged_at(body)}
             self.reporter.fleet_event(FleetEventKind.BACKUP, image)
+
+    def _logged_at(self, image: Mapping[str, Any]) -> str | None:
+        """What was logged at an image's coordinates, None not known."""
+        position, binlog = coordinates_of(image, "binlog_file", "binlog_position"), self.binlog
+        if position is None or position.base_name != binlog.base_name or binlog.offsets_doubtful:
+            return None
+        logged = binlog.logged_at(position.file_number, position.position)
+        return None if logged is None else str(logged)
 
     def _engine_locked(self, body: dict[str, Any], ts: int) -> None:
         self.engine_locks.step(body, ts)

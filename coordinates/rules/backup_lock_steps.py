@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import ObservationCode, Severity
-from tallystick.coordinates.rules.backup_coordinates import HEADER, LOG_STATUS
+from tallystick.coordinates.rules.backup_locks import HEADER, LOG_STATUS
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.rules.backup_lock_freeze import BackupLockFreeze
 
+HEADER = "innodb_header"
+LOG_STATUS = "log_status"
+"""Where the coordinates of an image are from."""
+
 BACKUP_LOCK_PROTOCOL = register(
     Rule(
         number=75,

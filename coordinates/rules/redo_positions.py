@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.logs.redo_log import UNKNOWN
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.backup_coordinates import LOG_STATUS
+from tallystick.coordinates.rules.backup_locks import LOG_STATUS
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.image_positions import coordinates_of
 from tallystick.coordinates.rules.innodb import NO_LSN

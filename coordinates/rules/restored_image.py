@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.comparison import RestoreMade
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.backup_locks import LOG_STATUS
 from tallystick.coordinates.rules.between import Against, Compared, between, wait_or_give_up
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.image_positions import coordinates_of
@@ -29,6 +30,12 @@ RESTORED_IMAGE_UNSEEN = reason(
 RESTORE_SET_UNKNOWN = reason(
     "restore_set_unknown",
     "the image {backup_id} or its restore does not name a GTID set",
+    Lack.BACKUP,
+)
+RESTORED_MAY_BE_COMMITTING = reason(
+    "restored_may_be_committing",
+    "the restored server counts {gtids:gtids} as executed, which may have been committing when the"
+    " image {backup_id} read log_status: what {source} had logged at its coordinates is not known",
     Lack.BACKUP,
 )
 
@@ -60,7 +67,10 @@ _RESTORE = "restored server"
         "the image was not seen to be taken, or image or restore do not name a GTID set; what was"
         " read and stored is compared where the image has all four of read and executed position"
         " and info repositories, and of relay logs, which may begin anew, nothing; more than"
-        " the image's set is not judged on a server that logs or receives by itself already"
+        " the image's set is not judged on a server that logs or receives by itself already; of an"
+        " image with coordinates of log_status, groups that may have been committing when its row"
+        " was read, where it is not known which ones were logged by then. Of an image made under"
+        " locks channels are not compared"
     ),
     sources=(
         "WL#3576, requirement 3",
@@ -135,6 +145,14 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
     beyond = (restored | given) - taken if made.is_fresh else GtidSet.EMPTY
     if made.server_uuid is not None:
         beyond = beyond.without_uuid(made.server_uuid)
+    doubt = None
+    if beyond and image["coordinates_from"] == LOG_STATUS:
+        # The row shows the binary log ahead of commits; the data may have these.
+        if image["logged"] is None:
+            doubt = Undecided(RESTORED_MAY_BE_COMMITTING, gtids=beyond, **values)
+            beyond = GtidSet.EMPTY
+        else:
+            beyond = beyond - GtidSet.parse(image["logged"], tags=True)
     wrong_by_case = {
         "gtids_left_behind": taken - restored,
         "gtids_beyond_image": beyond,
@@ -145,7 +163,7 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
             at = f"restore of {backup_id}"
             has = restored | given if case == "gtids_beyond_image" else restored
             found.append(Broken(case, witness=wrong, at=at, restored=has, taken=taken, **values))
-    return tuple(found) or HOLDS
+    return tuple(found) or doubt or HOLDS
 
 
 def _positions(restored: Mapping[str, Any], image: Mapping[str, Any]) -> list[tuple[str, str, str]]:

@@ -888,15 +888,49 @@ def test_what_a_restored_server_has_it_does_not_log(first: int, forgets: str, wi
     assert found == [(RESTORE, "executed_again", witness)] * bool(witness)
 
 
-@pytest.mark.parametrize("is_locked", [False, True])
-def test_an_image_under_backup_locks_is_no_image_of_the_whole_server(is_locked: bool) -> None:
-    """It is judged beside its own server's log; nothing that is restored is held against it."""
+@pytest.mark.parametrize("coordinates_from", ["source_status", "innodb_header", "log_status"])
+@pytest.mark.parametrize(("restored", "is_broken"), [("1-2", True), ("1-3", False), ("1-4", True)])
+def test_an_image_under_backup_locks_is_restored_whole(
+    coordinates_from: str, restored: str, is_broken: bool
+) -> None:
+    """Its channels are not compared: a replica with workers has stored an earlier position."""
     recovery = Recovery(sees_image=False)
-    locks = {"coordinates_from": "source_status"} if is_locked else {}
-    recovery.summary["gtid_executed"] = f"{A}:1-3"
-    tell(recovery.source, "image", **recovery.summary, **locks)
-    tell(recovery.server, "restore", peer="s", **recovery.summary | {"gtid_executed": f"{A}:1-2"})
+    summary = recovery.summary | {"gtid_executed": f"{A}:1-3"}
+    at = {"exec_source_log_file": "u-bin.000001"}
+    channels = [{"channel": "c", **at, "exec_source_log_pos": end} for end in (500, 400)]
+    tell(
+        recovery.source,
+        "image",
+        **summary | {"channels": channels[:1]},
+        coordinates_from=coordinates_from,
+        logged=f"{A}:1-3",
+    )
+    has = {"gtid_executed": f"{A}:{restored}", "channels": channels[1:]}
+    tell(recovery.server, "restore", peer="s", **summary | has)
+    recovery.source.time()
+    assert names(audit(recovery.source, recovery.server)) == [RESTORE] * is_broken
+
+
+@pytest.mark.parametrize(
+    ("logged", "restored", "answer"),
+    [
+        (f"{A}:1-4", "1-4", "holds"),
+        (f"{A}:1-4", "1-5", "is broken"),
+        (None, "1-3", "holds"),
+        (None, "1-4", "restored_may_be_committing"),
+    ],
+)
+def test_a_restored_server_has_what_was_committing_when_log_status_was_read(
+    logged: str | None, restored: str, answer: str
+) -> None:
+    """The row's GTID set may lack groups from before its coordinates; the data may hold them."""
+    recovery = Recovery(sees_image=False)
+    summary = recovery.summary | {"gtid_executed": f"{A}:1-3"}
+    tell(recovery.source, "image", **summary, coordinates_from="log_status", logged=logged)
+    has = {"gtid_executed": f"{A}:{restored}"}
+    tell(recovery.server, "restore", peer="s", **summary | has)
     recovery.source.time()
     output = audit(recovery.source, recovery.server)
-    assert names(output) == [RESTORE] * (not is_locked)
-    assert ("restored_image_unseen" in {one.reason for one in output.observations}) == is_locked
+    reasons = {one.reason for one in output.observations}
+    assert names(output) == [RESTORE] * (answer == "is broken")
+    assert ("restored_may_be_committing" in reasons) == (answer == "restored_may_be_committing")
