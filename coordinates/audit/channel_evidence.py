@@ -36,7 +36,7 @@ from tallystick.coordinates.rules.channel import (
     ChannelEvidence,
     GroupEnd,
 )
-from tallystick.coordinates.rules.columns import NOT_REMEMBERED, same_family
+from tallystick.coordinates.rules.columns import NOT_REMEMBERED, log_with, same_family
 from tallystick.coordinates.rules.listed_channels import ListedEvidence
 from tallystick.coordinates.rules.outcomes import Undecided
 from tallystick.coordinates.rules.replication_info import StoredEvidence
@@ -93,20 +93,11 @@ def channel_evidence(
 
 
 def _other_log(row: Row, state: ChannelState, named: LogCoordinates | None) -> str | None:
-    """Which other log of the server coordinates are in: each channel has files of its own."""
+    """Which other log of the server coordinates are in."""
     own = row.relays.get(state.channel)
     if named is None or (own is not None and own.base_name == named.base_name):
         return None
-    if row.binlog.base_name == named.base_name:
-        return "the binary log"
-    return next(
-        (
-            f"the relay log of channel {name!r}"
-            for name, relay in row.relays.items()
-            if relay.base_name == named.base_name
-        ),
-        None,
-    )
+    return log_with(named.base_name, row.binlog, row.relays)
 
 
 def _shown(

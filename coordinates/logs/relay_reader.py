@@ -69,6 +69,7 @@ class RelayReader(LogReader):
         inherited: What of Q only the head of a file says, of files that were not seen.
         source_base: Base name of the source's file being copied, None not known.
         source_number: Its number.
+        has_renamed: Whether files of the source of another base name were copied before.
         source_end: Source position after the last event, 64 bits, -1 not known.
         sender: server_id of the server that the receiver was connected to, -1 not known.
         source_high: Highest (file number, position) read of the source; relay log recovery gives
@@ -110,6 +111,7 @@ class RelayReader(LogReader):
     has_restarted: bool = False
     """Whether the server was stopped in order and started since the last head."""
     source_base: str | None = None
+    has_renamed: bool = False
     source_end: int = ABSENT
     sender: int = ABSENT
     source_high: tuple[int, int] = (ABSENT, ABSENT)
@@ -229,6 +231,7 @@ class RelayReader(LogReader):
             at = self.file_number, event.start + event.length
             self.steps_ahead = at if self.steps_ahead is None else self.steps_ahead[0], at
         self.may_name_former = False
+        self.has_renamed |= self.source_base not in (None, base_name)
         self.source_base = base_name
         self.source_number = number
         self.source_end = self.position_end = position
@@ -501,7 +504,7 @@ class RelayReader(LogReader):
         self.source_base = None
         self.source_end = self.position_end = self.sender = ABSENT
         self.source_high = (ABSENT, ABSENT)
-        self.has_missed = False
+        self.has_missed = self.has_renamed = False
 
     def reconnected(self) -> None:
         """The receiver connected anew: the source position may step back."""

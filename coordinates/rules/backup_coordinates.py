@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from tallystick.coordinates.audit.baselines import ChannelBaselines
 from tallystick.coordinates.logs.event_window import (
     GNO,
     MARK,
@@ -20,8 +21,9 @@ from tallystick.coordinates.logs.event_window import (
     Mark,
 )
 from tallystick.coordinates.results import ObservationCode, Severity
-from tallystick.coordinates.rules.backup_locks import LockSession
+from tallystick.coordinates.rules.backup_locks import HEADER, LOG_STATUS, LockSession
 from tallystick.coordinates.rules.families import Family, Lack
+from tallystick.coordinates.rules.image_positions import EXECUTED, own_log_with
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, RowAnswer, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register, rule
 from tallystick.coordinates.rules.statements import (
@@ -104,6 +106,12 @@ LOCK_UNKNOWN = reason(
 CHANNEL_UNSEEN = reason(
     "backup_channel_unseen",
     _NOT_JUDGED + "the journal does not show what channel {channel!r} received",
+    Lack.BACKUP,
+)
+CHANNEL_OF_OTHER_NAME = reason(
+    "backup_channel_of_other_name",
+    _NOT_JUDGED + "{position} is in none of the source's files that the relay log of channel"
+    " {channel!r} names now",
     Lack.BACKUP,
 )
 CHANNEL_WRAPPED = reason(
@@ -290,16 +298,17 @@ BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
-            "The position on its source that a replica's backup reports is the one that the copied"
-            " data have reached: they hold what the channel brought up to it, and nothing from"
-            " after it."
+            "The position on its source that a replica's backup reports is in the source's log, not"
+            " in one of the replica's own, and the one that the copied data have reached: they hold"
+            " what the channel brought up to it, and nothing from after it."
         ),
         why=(
             "SHOW REPLICA STATUS is read, and redo is finished, under LOCK BINLOG FOR BACKUP, which"
             " stops receiver and appliers as well. The InnoDB header says nothing of it."
         ),
         undecided_when=(
-            "the GTIDs of the backup's data are not known, or the relay log was not observed, or"
+            "the GTIDs of the backup's data are not known, or the relay log was not observed, or it"
+            " names other files of the source and may not have named all of them, or"
             " filters may have left nothing of a group that the data lack. On"
             " a multi-threaded replica the position is a low-water mark: what lies after it is not"
             " judged; neither is what another channel may have brought"
@@ -312,7 +321,17 @@ BACKUP_REPLICA_COORDINATES_MATCH_DATA = register(
             " GTID."
         ),
         verify=(groups("beyond"), groups("missing"), APPLIER_STORED),
-        cases=_data_cases("the position of channel {channel!r}", "source's log"),
+        cases=_data_cases("the position of channel {channel!r}", "source's log")
+        | {
+            "of_own_log": Case(
+                "Backup {backup} reports {position} as the position of channel {channel!r} in its"
+                " source's log, but that is in a file of {log} of the replica itself.",
+                "{position}",
+                "backup {backup}",
+                "a file of the source's binary log",
+                "logs of the server",
+            )
+        },
     )
 )
 
@@ -348,8 +367,6 @@ BACKUP_BINLOG_COPY_MATCHES_DATA = register(
     )
 )
 
-HEADER = "innodb_header"
-LOG_STATUS = "log_status"
 _PARALLEL_BY_DEFAULT = (8, 0, 27)
 _OPENERS = (EventType.GTID, EventType.GTID_TAGGED)
 
@@ -520,12 +537,13 @@ class _Backup:
     def judge_channel(self, status: Mapping[str, Any]) -> None:
         """Judge that the data hold just what a channel had executed up to the position."""
         name = status["channel"]
-        position = _coordinates(
-            status.get("exec_source_log_file"), status.get("exec_source_log_pos")
-        )
+        position = _coordinates(*map(status.get, EXECUTED))
         relay = self._audit.relays.get(name)
-        if position is None or relay is None or relay.source_base != position.base_name:
+        if position is None or relay is None or relay.source_base is None:
             self._undecided(CHANNEL_UNSEEN, name)
+            return
+        if relay.source_base != position.base_name:
+            self._judge_other_name(name, position)
             return
         if self._data is None:
             self._undecided(DATA_UNKNOWN, name)
@@ -551,6 +569,17 @@ class _Backup:
         beyond = self._changing(beyond, name, relay)
         if self._agree(rule, position, beyond, lacks, name) and missing - empty:
             self._undecided(CHANGE_UNKNOWN, name, position)
+
+    def _judge_other_name(self, name: str, position: LogCoordinates) -> None:
+        """Coordinates in files that are not called like those of the channel's source."""
+        audit = self._audit
+        baselines = audit.baselines.channels.get(name) or ChannelBaselines()
+        log = own_log_with(position, name, baselines, audit.binlog, audit.relays)
+        if log is None:
+            self._undecided(CHANNEL_OF_OTHER_NAME, name, position)
+            return
+        rule, case = BACKUP_REPLICA_COORDINATES_MATCH_DATA, "of_own_log"
+        self._broken(rule, case, position, channel=name, position=position, log=log)
 
     def _changing(self, gtids: GtidSet, name: str, relay: RelayReader) -> GtidSet:
         """Those of the GTIDs of a channel whose groups are known to have changed something here."""

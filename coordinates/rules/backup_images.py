@@ -16,8 +16,12 @@ from tallystick.coordinates.results import ObservationCode, Severity
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.image_positions import (
     BACKUP_REPLICA_POSITIONS_AGREE,
+    EXECUTED,
     NO_REPLICATION_STATE,
+    READ,
+    coordinates_of,
     judge_positions,
+    own_log_with,
 )
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.protocol_steps import (
@@ -320,7 +324,14 @@ class BackupImages:
         rule, name = BACKUP_REPLICA_POSITIONS_AGREE, status["channel"]
         relay = self._relays.get(name)
         baselines = self._baselines.channels.get(name) or ChannelBaselines()
-        answer = judge_positions(status, executed, self._server, relay, baselines)
+        answer: Answer = HOLDS
+        for pair in (READ, EXECUTED):
+            at = coordinates_of(status, *pair)
+            log = own_log_with(at, name, baselines, self._binlog, self._relays)
+            if log is not None:
+                answer = Broken("image_source_position_of_own_log", witness=at, stored=at, log=log)
+        if answer is HOLDS:
+            answer = judge_positions(status, executed, self._server, relay, baselines)
         self._take(rule, backup_id, answer, name)
 
     def _judge_image(self, body: Mapping[str, Any], executed: GtidSet | None) -> None:

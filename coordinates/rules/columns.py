@@ -18,6 +18,9 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tallystick.coordinates.logs.binlog_reader import BinlogReader
+    from tallystick.coordinates.logs.relay_reader import RelayReader
+
 NOT_READ = reason("not_read", "the value was not read, or could not be read", Lack.VALUE)
 NOT_REMEMBERED = reason(
     "not_remembered", "the position is older than the events remembered", Lack.MEMORY
@@ -93,6 +96,14 @@ def binlog_is_off(columns: Mapping[str, Any]) -> bool:
 def same_family(left: LogCoordinates | None, right: LogCoordinates | None) -> bool:
     """Whether two coordinates are both known and comparable."""
     return left is not None and right is not None and left.base_name == right.base_name
+
+
+def log_with(base_name: str, binlog: BinlogReader, relays: Mapping[str, RelayReader]) -> str | None:
+    """Which log of the server has files of a name: each channel has files of its own."""
+    if binlog.base_name == base_name:
+        return "the binary log"
+    of_base = (name for name, relay in relays.items() if relay.base_name == base_name)
+    return next((f"the relay log of channel {name!r}" for name in of_base), None)
 
 
 def has_fallen(value: Any, previous: Any, fallen: Any) -> bool:

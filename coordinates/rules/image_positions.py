@@ -14,7 +14,7 @@ from tallystick.coordinates.logs.group_queue import (
     Q_TYPE,
 )
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.columns import same_family
+from tallystick.coordinates.rules.columns import log_with, same_family
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Answer, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.audit.baselines import ChannelBaselines
     from tallystick.coordinates.audit.server import Server
+    from tallystick.coordinates.logs.binlog_reader import BinlogReader
     from tallystick.coordinates.logs.group_queue import Rows
     from tallystick.coordinates.logs.relay_reader import RelayReader
 
@@ -77,11 +78,11 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
         severity=Severity.CRITICAL,
         heals="never",
         claim=(
-            "The summary of a replica's image has the state of each channel; the executed position"
-            " is not beyond the one that was read, neither info repository is beyond the position"
-            " that it stores, a transactional slave_relay_log_info names the last transaction that"
-            " was committed, and the GTID set holds every group that it and the executed position"
-            " have passed."
+            "The summary of a replica's image has the state of each channel; the positions read and"
+            " executed are in no log of the replica's own; the executed position is not beyond the"
+            " one that was read, neither info repository is beyond the position that it stores, a"
+            " transactional slave_relay_log_info names the last transaction that was committed, and"
+            " the GTID set holds every group that it and the executed position have passed."
         ),
         why=(
             "At the validity point no applier is inside a group, so the positions read and"
@@ -113,6 +114,16 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
                 "channels in the summary of the image",
                 "also {witness}",
                 "channels of the server",
+            ),
+            "image_source_position_of_own_log": Case(
+                (
+                    "The image {backup} has {stored} as a position of channel {channel!r} in its"
+                    " source's log, but that is in a file of {log} of the replica itself."
+                ),
+                "{stored}",
+                "summary of the image",
+                "a file of the source's binary log",
+                "logs of the server",
             ),
             "image_relay_info_beyond_executed": Case(
                 (
@@ -181,6 +192,27 @@ BACKUP_REPLICA_POSITIONS_AGREE = register(
 )
 
 
+def own_log_with(
+    of_source: LogCoordinates | None,
+    channel: str,
+    baselines: ChannelBaselines,
+    binlog: BinlogReader,
+    relays: Mapping[str, RelayReader],
+) -> str | None:
+    """Which log of the server itself coordinates are in that an image has as the source's.
+
+    None where they may be the source's: its files, or those of one that the channel had before, may
+    be called like the server's own.
+    """
+    relay = relays.get(channel)
+    if of_source is None or relay is None or relay.source_base in (None, of_source.base_name):
+        return None
+    is_all_seen = relay.is_of_one_source and not (relay.has_missed or relay.has_renamed)
+    if not is_all_seen or baselines.is_left or baselines.former_until is not None:
+        return None
+    return log_with(of_source.base_name, binlog, relays)
+
+
 def judge_positions(
     status: Mapping[str, Any],
     executed: GtidSet | None,
@@ -191,7 +223,7 @@ def judge_positions(
     """Whether the positions of one channel in an image's summary agree."""
     rows = [status.get(name) or {} for name in ("slave_master_info", "slave_relay_log_info")]
     master, relay_info = rows
-    executed_source = coordinates_of(status, "exec_source_log_file", "exec_source_log_pos")
+    executed_source = coordinates_of(status, *EXECUTED)
     stored_source = coordinates_of(relay_info, "Master_log_name", "Master_log_pos")
     if (
         executed_source is not None
@@ -207,7 +239,7 @@ def judge_positions(
         )
     if relay is None or relay.base_name is None or relay.end < 0:
         return Undecided(IMAGE_RELAY_UNSEEN)
-    read = coordinates_of(status, *_READ)
+    read = coordinates_of(status, *READ)
     answer = _judge_executed_within(read, executed_source, relay, baselines)
     if answer is not HOLDS:
         return answer
@@ -235,7 +267,8 @@ def judge_positions(
     return answer
 
 
-_READ = ("read_source_log_file", "read_source_log_pos")
+READ = ("read_source_log_file", "read_source_log_pos")
+EXECUTED = ("exec_source_log_file", "exec_source_log_pos")
 
 
 def coordinates_of(row: Mapping[str, Any], file: str, position: str) -> LogCoordinates | None:

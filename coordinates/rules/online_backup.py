@@ -174,10 +174,10 @@ NO_METADATA_CHANGE_DURING_BACKUP = register(
             " the whole backup: clients wait, and the applier of a replica stops with an error."
         ),
         undecided_when=(
-            "locking or unlocking was not observed, the journal has a gap in between, a backup has"
-            " failed that may have had the lock, or DDL is not reported by the observer: a"
-            " statement in the binary log alone may be one that the lock lets pass, as of a"
-            " temporary table"
+            "locking or unlocking was not observed, the journal has a gap in between, or a backup"
+            " has failed that may have had the lock. Of DDL that the observer does not report"
+            " nothing is claimed: a statement in the binary log alone may be one that the lock lets"
+            " pass, as ANALYZE TABLE, or one on a temporary table"
         ),
         sources=("WL#3576, When the zone should be entered",),
         remedy=(

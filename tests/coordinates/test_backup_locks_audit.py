@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.logs.binlog_reader import EMPTY_INTERVALS_MAX
@@ -58,6 +59,24 @@ def of_an_unseen_channel() -> Journal:
     channels = [{"channel": "other", **position}]
     gtids = f"{UUID_C}:1-3"
     return backups.image(journal, gtid_executed=gtids, channels=channels)
+
+
+def of_a_name_of_before() -> Journal:
+    """The source's files had the name of the replica's own before they were renamed."""
+    return backups.image_of_files("binlog.000001", "binlog.000001", "source.000001")
+
+
+def of_a_name_that_nobody_has() -> Journal:
+    return backups.image_of_files("other.000001", "source.000001")
+
+
+def of_a_former_source() -> Journal:
+    """Its files had the name of the replica's own, and may still be what is executed."""
+    journal = backups.image_of_files("binlog.000001", "source.000001")
+    change = {"kind": "channel", "instance": "a", "channel": "", "action": "change_source"}
+    at = next(n for n, one in enumerate(journal.records) if one["kind"] == "relay")
+    journal.records.insert(at, {**change, "source_uuid": UUID_A})
+    return journal
 
 
 def of_a_file_beyond_4_gib() -> Journal:
@@ -122,6 +141,9 @@ def of_a_channel_with_filters() -> Journal:
         (of_another_file, "does not show the file of other.000001"),
         (of_an_unknown_lock, "where the table lock was taken is not known"),
         (of_a_log_that_was_reset, "where the table lock was taken is not known"),
+        (of_a_name_of_before, "binlog.000001:457 is in none of the source's files"),
+        (of_a_name_that_nobody_has, "other.000001:457 is in none of the source's files"),
+        (of_a_former_source, "binlog.000001:457 is in none of the source's files"),
         (of_an_unseen_channel, "does not show what channel 'other' received"),
     ],
 )
@@ -134,6 +156,22 @@ def test_a_backup_that_cannot_be_judged_is_undecided(
     reported = [o for o in result.observations if o.code is ObservationCode.BACKUP_UNDECIDED]
     assert [True for one in reported if reason in observation_text(one)]
     assert all(one.is_undecided for one in reported)
+
+
+@pytest.mark.parametrize(
+    ("build", "logged"),
+    [
+        (lambda: backups.image(source(), gtid_executed=f"{UUID_A}:1-2"), f"{UUID_A}:1-3"),
+        (lambda: backups.image(source(), binlog_file="other.000001"), None),
+        (of_an_old_place, None),
+    ],
+)
+def test_what_was_logged_at_an_image_is_told_to_the_fleet(
+    build: Callable[[], Journal], logged: str | None
+) -> None:
+    """A server that is restored from it may have groups that were committing."""
+    told = [one.body for one in audit(build()).fleet_events if one.kind is FleetEventKind.BACKUP]
+    assert [one["logged"] for one in told] == [logged]
 
 
 @pytest.mark.parametrize("name", OF_BACKUPS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.support.journals import UUID_A, UUID_C, Journal
+from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal
 from tests.support.rule_cases import apply, case, replica, source
 from tests.support.rule_cases_of_channels import status_before_end
 
@@ -318,6 +318,32 @@ def backup_replica_coordinates_match_data__both(breaks: bool) -> Journal:
 @case()
 def backup_replica_coordinates_match_data__missing(breaks: bool) -> Journal:
     return replica_image(data=3, position=4 if breaks else 3)
+
+
+def image_of_files(executed: str, *sources: str) -> Journal:
+    """A replica with a binary log ``binlog``, its source's files as they were called in turn."""
+    [group] = Journal("s", UUID_C, 3).begin().groups(1).binlog.groups
+    journal = Journal("a", UUID_B, 2).begin()
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    relay = journal.relay()
+    for file in sources:
+        relay.connect(file)
+    apply(journal, relay, group)
+    status = {"exec_source_log_file": executed, "exec_source_log_pos": group[-1]["log_pos"]}
+    return image(journal, channels=[{"channel": "", **status}])
+
+
+@case()
+def backup_replica_coordinates_match_data__own_log(breaks: bool) -> Journal:
+    """The source's files may be called like the replica's own, then no name is wrong."""
+    if breaks:
+        return image_of_files("binlog.000001", "source.000001")
+    return image_of_files("binlog.000001", "binlog.000001")
+
+
+@case()
+def backup_replica_coordinates_match_data__own_relay_log(breaks: bool) -> Journal:
+    return image_of_files("relay.000001" if breaks else "source.000001", "source.000001")
 
 
 @case()

@@ -262,6 +262,15 @@ def backup_replica_positions_agree__read(breaks: bool) -> Journal:
 
 
 @case()
+def backup_replica_positions_agree__own_log(breaks: bool) -> Journal:
+    """Neither what was read nor what was executed of the source is in the replica's relay log."""
+    journal, relay, _ = replica(3)
+    at = relay.coordinates if breaks else ("binlog.000001", 5_000)
+    read = {"read_source_log_file": at[0], "read_source_log_pos": at[1]}
+    return image(journal, channels=[positions(relay.coordinates, relay.coordinates, **read)])
+
+
+@case()
 def backup_replica_positions_agree__of_each_channel(breaks: bool) -> Journal:
     """Each channel that the server has is in the image, and one that is gone is not."""
     journal, relay, _ = replica(3)
