@@ -435,7 +435,8 @@ def _stored_in(
     if applied is not None and same_family(stored, applied):
         before = _applied_before(state, history)
         is_older = before is not None and stored < before
-        is_known = _knows_groups_after(relay, stored)
+        is_known = _knows_groups_after(relay, min(stored, applied))
+        is_known &= not (relay.queue.is_full and stored > applied)
         has_commit, unlogged = _commits_between(
             relay, stored, before if is_older else applied, executed
         )
@@ -444,7 +445,8 @@ def _stored_in(
             values["unlogged"] = unlogged
         values["committed"] = _committed_after(row, state, relay, history)
         shows_commits = _tells_commits(row, state, history)
-        values["has_forgotten"] = (is_older or shows_commits) and not is_known
+        is_looked_for = is_older or shows_commits or stored > applied
+        values["has_forgotten"] = is_looked_for and not is_known
         if is_known:
             has_none = not (has_commit or unlogged)
             values["is_compared"] = before is not None or shows_commits or has_none

@@ -52,7 +52,8 @@ LIMITS = {
     ),
     "commits of InnoDB": Limit("", {f"{LOGS}.binlog_reader.XID_GROUPS_REMEMBERED": 1}),
     "groups of a relay log": Limit(
-        "", {f"{LOGS}.group_queue.BYTES_MAX": 0, f"{LOGS}.group_queue.PACKED_GROUPS": 2}
+        "commits_forgotten",
+        {f"{LOGS}.group_queue.BYTES_MAX": 0, f"{LOGS}.group_queue.PACKED_GROUPS": 2},
     ),
     "groups that were applied": Limit("commits_forgotten", {f"{LOGS}.group_queue.KEPT_BEHIND": 0}),
     "anonymous groups": Limit(
