@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from types import SimpleNamespace
 
@@ -109,6 +110,7 @@ class Recorder:
 
     def __init__(self) -> None:
         self.findings, self.dead_letters, self.rounds, self.changes = [], [], [], []
+        self.origins = []
         self.fails_at = ""
 
     def publish(self, findings, changes, origin) -> None:
@@ -116,6 +118,7 @@ class Recorder:
             raise OSError("no broker")
         self.findings += findings
         self.changes += changes
+        self.origins.append(origin)
 
     def publish_dead_letters(self, letters) -> None:
         if self.fails_at == "dead_letters":
@@ -486,6 +489,15 @@ def test_a_message_without_a_key_is_told(tmp_path):
     )  # fmt: skip
     [observation] = table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
     assert ("partition 3, offset 14", True) == (observation.at, observation.is_undecided)
+
+
+def test_what_is_published_has_the_time_of_this_machine(tmp_path):
+    """When it was found, whatever the clocks of servers and of Spark's plan say."""
+    recorder = Recorder()
+    before = time.time()
+    step(tmp_path, recorder).absorb(BATCHES[0], 0, NOW_US)
+    [origin] = recorder.origins
+    assert before - 1 <= origin.detected_us / 1_000_000 <= time.time()
 
 
 def test_what_was_read_of_the_topic_is_counted():
