@@ -45,3 +45,19 @@ def test_who_has_answered_the_newest_collection_is_not_silent(last: str) -> None
         for block in blocks_from_lines(lines, end_heartbeats=True)
     }
     assert ends == {"source": 6, "replica": 6 if last == "b-1" else 5}
+
+
+@pytest.mark.parametrize("is_observed", [True, False])
+def test_who_names_its_observer_is_silent_without_an_answer(is_observed: bool) -> None:
+    """A journal that somebody has written by hand answers nothing, and goes on to the end."""
+    row = {"collection_id": "c-1", "requested_at": 5, "row": {}}
+    kind, fields = ("observer", {"clock": "k"}) if is_observed else ("stop", {})
+    lines = [
+        json.dumps({"kind": "log_status", "instance": "source", "ts": 6, **row}),
+        json.dumps({"kind": kind, "instance": "replica", "ts": 3, **fields}),
+    ]
+    ends = {
+        block.instance_id: int(block.columns["ts"][-1])
+        for block in blocks_from_lines(lines, end_heartbeats=True)
+    }
+    assert ends == {"source": 6, "replica": 3 if is_observed else 6}
