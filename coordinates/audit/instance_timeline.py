@@ -77,8 +77,8 @@ class InstanceTimeline(SidTable):
     log_since_ts: int | None = None
     """Since when the binary log is known to be the one that it is; None: nothing is known yet."""
     base_name: str | None = None
-    former_names: set[str | None] = field(default_factory=set)
-    """Base names of the logs that have ended; None among them: not all are known."""
+    former_names: set[str] = field(default_factory=set)
+    """Base names of the logs that have ended; "" among them: not all are known."""
     file_number: int = 0
     oldest: int = 0
     """Number of the oldest file after the last purge, 0 not known."""
@@ -379,7 +379,7 @@ class InstanceTimeline(SidTable):
         self.beyond = self.beyond | self.logged()
         self._seal()
         self.lineage = lineage
-        self.former_names.add(self.base_name)
+        self.former_names.add(self.base_name or "")
         self.base_name = None
         self.file_number = self.oldest = 0
         self.grouped = GrowingGtidSet()
@@ -399,7 +399,7 @@ class InstanceTimeline(SidTable):
             file.is_open_ended = True
         if lineage != self.lineage:
             self._leave_lineage(lineage)
-            self.former_names.add(None)
+            self.former_names.add("")
             self.log_since_ts = ts
             self.server_id = self.group_uuid = None
             return
@@ -530,7 +530,7 @@ class InstanceTimeline(SidTable):
                 is_told=self.is_told,
                 log_since_ts=-1 if self.log_since_ts is None else self.log_since_ts,
                 oldest=self.oldest,
-                is_named_anew=self.former_names.isdisjoint({None, self.base_name}),
+                is_named_anew=self.former_names.isdisjoint({"", self.base_name}),
             )
         )
 
