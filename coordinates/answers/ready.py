@@ -477,7 +477,8 @@ def _replicas_logs_there(asked: _Asked) -> Said:
         names.append(name)
     if doubts:
         return Answer.UNDECIDED, "; ".join(doubts)
-    return Answer.YES, f"it has purged nothing that {', '.join(names) or 'anybody'} lacks"
+    lack = "lack" if len(names) > 1 else "lacks"
+    return Answer.YES, f"it has purged nothing that {', '.join(names) or 'anybody'} {lack}"
 
 
 _CHECKS: dict[str, Callable[[_Asked], Said]] = {

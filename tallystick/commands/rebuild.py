@@ -18,6 +18,7 @@ from tallystick.commands.options import (
     finish,
     requested,
 )
+from tallystick.coordinates.rules.explanation import fill
 from tallystick.extras import require_extra
 from tallystick.process import stopping
 from tallystick.settings import load
@@ -70,7 +71,7 @@ def rebuild(
     gone = [f for f in earlier_findings(target) or () if f.finding_id not in again]
     if gone:
         terminal.notice(
-            f"{len(gone):,} earlier findings are not found again, the first is"
-            f" {gone[0].finding_id} of {gone[0].rule}: they are in {str(target)!r}"
+            fill("{count:n earlier finding} not found again, the first", {"count": len(gone)})
+            + f" {gone[0].finding_id} of {gone[0].rule}: see {str(target)!r}"
         )
     finish(result, requests, run.directory, fail_on=fail_on)

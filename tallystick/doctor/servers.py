@@ -12,6 +12,7 @@ from contextlib import closing
 from datetime import datetime, timezone
 from typing import Any
 
+from tallystick.coordinates.rules.explanation import fill
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, parse_log_file_name
 from tallystick.doctor.checks import Answer, Place, failed, not_tried, passed, warning
 from tallystick.producers.mysql.binlog_dump import BinlogDump
@@ -205,7 +206,8 @@ def _binary_log(settings: ServerSettings) -> Answer:
     if dump.format is None:
         return failed(f"nothing came within {DUMP_WAIT_S:g} s", "see the server's error log")
     total = sum(server.logs.values()) / 2**20
-    return passed(f"is sent; {len(server.logs)} files of {total:,.0f} MiB, now {file}")
+    files = fill("{count:n file}", {"count": len(server.logs)})
+    return passed(f"is sent; {files} of {total:,.0f} MiB, now {file}")
 
 
 def relay_logs(settings: ServerSettings) -> Answer:
@@ -235,7 +237,8 @@ def relay_logs(settings: ServerSettings) -> Answer:
             problem = _relay_problem(directory, where, channel)
             if problem:
                 return failed(problem, _RELAY_DIR_FIX if reader is None else _RELAY_READER_FIX)
-    return passed(f"of {len(channels)} channels, readable in {where}")
+    count = fill("{count:n channel}", {"count": len(channels)})
+    return passed(f"of {count}, readable in {where}")
 
 
 def _relay_problem(directory: LogDirectory, where: str, channel: Row) -> str:

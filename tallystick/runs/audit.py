@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, final
 from tallystick import terminal
 from tallystick.alerts.metrics import AlertMetrics
 from tallystick.alerts.service import Alerts, sinks_of
+from tallystick.coordinates.rules.explanation import fill
 from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
@@ -128,8 +129,8 @@ class Audit:
             title=title,
             progress=progress,
             validated=lambda cuts, validation: (
-                f"collection {validation.collection_id}: {len(cuts)} rows,"
-                f" {validation.verdict.value}"
+                f"collection {validation.collection_id}:"
+                f" {fill('{count:n row}', {'count': len(cuts)})}, {validation.verdict.value}"
             ),
             keep_runs=settings.keep_runs,
             report_collections=settings.report_collections,

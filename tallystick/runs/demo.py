@@ -14,6 +14,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
+from tallystick.coordinates.rules.explanation import fill
 from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.class_archives import SPARK, with_archive
@@ -270,9 +271,8 @@ class Demo:
     def _validated(self, cuts: list[Cut], validation: CollectionValidation) -> str:
         self._rounds += 1
         counts = validation.statistics
-        return (
-            f"collection {self._rounds} of {self._planned}: {len(cuts)} rows, "
-            f"{counts['held']} expectations held, {counts['broken']} broken"
+        return f"collection {self._rounds} of {self._planned}: " + fill(
+            "{rows:n row}, {held:n expectation} held, {broken} broken", counts | {"rows": len(cuts)}
         )
 
     def _result(self) -> RunResult:

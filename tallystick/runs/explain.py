@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from tallystick.coordinates.rules.explanation import fill
 from tallystick.doctor.checks import State
 from tallystick.doctor.servers import relay_logs
 from tallystick.producers.mysql.dialect import Dialect
@@ -145,7 +146,8 @@ def _binary_log(server: DiscoveredServer, first: str | None) -> Part:
         return Part(server.name, BINARY_LOG, "not read", "it writes none (log_bin)", rules)
     read = files[files.index(first) if first in files else -1 :]
     size = sum(server.binary_logs[file] for file in read) / 2**20
-    text = f"{read[0]} on, {size:,.1f} MiB of {len(files)} files"
+    count = fill("{count:n file}", {"count": len(files)})
+    text = f"{read[0]} on, {size:,.1f} MiB of {count}"
     return Part(server.name, BINARY_LOG, "read", text, rules, is_required=True)
 
 

@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, final
 
+from tallystick.coordinates.rules.explanation import fill
 from tallystick.deploy.mysql_server import mysql_server
 from tallystick.deploy.mysqld import LocalMysqld, initialise, read_server_uuid, write_server_uuid
 from tallystick.errors import MisuseError
@@ -317,7 +318,7 @@ class Lab:
     def _launch_all(self) -> None:
         down = [server for server in self.servers.values() if server.process is None]
         if down:
-            self._progress(f"starting {len(down)} servers")
+            self._progress(fill("starting {count:n server}", {"count": len(down)}))
         for server in down:
             server.launch()
         for server in down:
