@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import QueryVerb
-from tallystick.coordinates.results import ObservationCode, Severity
+from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.protocol_steps import note_undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import (
     CLONE_PROGRESS,
@@ -424,7 +425,8 @@ class CloneProtocol:
             return
         at = f"{action} of channel {channel!r} at {ts}"
         if self._replaces_data is None:
-            self._destination_unknown(at)
+            rules = [FAILED_CLONE_NOT_RESUMED]
+            note_undecided(self._reporter, rules, CLONE_DESTINATION_UNKNOWN, at)
             return
         broken = Broken(
             "started_without_data",
@@ -434,17 +436,6 @@ class CloneProtocol:
             name=channel,
         )
         self._reporter.broken(FAILED_CLONE_NOT_RESUMED, broken)
-
-    def _destination_unknown(self, at: str) -> None:
-        rule = FAILED_CLONE_NOT_RESUMED
-        if rule.name not in self._reporter.disabled:
-            self._reporter.note(
-                ObservationCode.COMPARISON_UNDECIDED,
-                CLONE_DESTINATION_UNKNOWN,
-                at=at,
-                rules=(rule,),
-                is_undecided=True,
-            )
 
     def started(self, data_lineage: str | None) -> None:
         """The server has started: with it a clone of its own data has ended or completed."""

@@ -242,7 +242,7 @@ def note_forgotten(
         at: What is forgotten, or what would be judged by it.
         collection_id: The collection that it is of.
     """
-    _note_undecided(reporter, rules, FORGOTTEN, at, collection_id, what=what, kept=kept)
+    note_undecided(reporter, rules, FORGOTTEN, at, collection_id, what=what, kept=kept)
 
 
 def note_begin_unseen(
@@ -263,17 +263,18 @@ def note_begin_unseen(
         at: Its coordinates.
         collection_id: The collection that it is of.
     """
-    _note_undecided(reporter, rules, BEGIN_UNSEEN, at, collection_id, what=what, step=step)
+    note_undecided(reporter, rules, BEGIN_UNSEEN, at, collection_id, what=what, step=step)
 
 
-def _note_undecided(
+def note_undecided(
     reporter: Reporter,
     rules: Iterable[Rule],
     why: Reason,
     at: str,
-    collection_id: str | None,
+    collection_id: str | None = None,
     **values: Any,
 ) -> None:
+    """Leave rules undecided for a reason, but for those that are disabled."""
     judged = tuple(rule for rule in rules if rule.name not in reporter.disabled)
     if judged:
         reporter.note(
