@@ -306,8 +306,11 @@ class FleetEventReader:
         server = self.origins.writers.server(event.instance_id)
         base_name, number = body["source_base_name"], body["source_file_number"]
         file = None if base_name is None else format_log_file_name(base_name, number)
+        source_uuid = member.replica.channel(body["channel"]).source_uuid
         for sid, which in by_sid:
             gno, of_server = arrays["group_gno"][which], arrays["group_server_id"][which]
+            if source_uuid is not None and file is not None:
+                server.receive_from(source_uuid, file, sid, gno)
             if server.written.contains_any(sid, gno):
                 of_others = ~np.isin(of_server, [-1, *member.timeline.server_ids])
                 is_empty, end = (
@@ -360,7 +363,8 @@ class FleetEventReader:
             where = (
                 f"by instance {event.instance_id} after {file}:{event.body['end']}, until a crash"
             )
-            self.origins.writers.take_back(event.instance_id, last_ts, where, lost, shown)
+            writers, name = self.origins.writers, event.instance_id
+            writers.take_back(name, last_ts, where, file=file, lost=lost, shown=shown)
 
     def _lineage_began(self, event: FleetEvent, member: Member) -> None:
         reason = event.body["reason"]

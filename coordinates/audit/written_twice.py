@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 STATES_MAX = 128
 FORMER_MAX = 8
 """Of the times that something was taken out of a binary log the newest are kept apart."""
+FILES_MAX = 16
+"""Of so many files of sources it is remembered what was received from them."""
 
 
 class Written(NamedTuple):
@@ -68,6 +70,7 @@ class Former:
         ts: Up to when it is known to have had it.
         where: Where it was.
         shown: What of it a row had shown as executed before a crash took it.
+        file: That a crash took it from, "" not by a crash.
         again: What of it the server has written once more.
         place: Where the first of that is.
     """
@@ -75,6 +78,7 @@ class Former:
     ts: int
     where: str
     gtids: GtidSet
+    file: str = ""
     shown: GtidSet = GtidSet.EMPTY
     again: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     place: str = ""
@@ -85,7 +89,16 @@ class Again(NamedTuple):
 
     ts: int
     where: str
+    file: str
     place: str
+    gtids: GtidSet
+
+
+class Received(NamedTuple):
+    """What was received from one file of a source, and from no other file since."""
+
+    source_uuid: str
+    file: str
     gtids: GtidSet
 
 
@@ -98,6 +111,7 @@ class State(NamedTuple):
     empty: GtidSet
     again: tuple[Again, ...]
     executed: GtidSet
+    received: tuple[Received, ...]
 
 
 @dataclass(slots=True, eq=False)
@@ -110,15 +124,19 @@ class Writer:
         noted: What its next row is to report, its own journal shows it: by where the first is,
             where the second is, and which GTIDs.
         received: What of it is reported as received from another server, too.
+        received_from: What it has received, by the server_uuid of a source and the file's name;
+            "" where that is forgotten.
         has_forgotten: Whether older states are forgotten.
     """
 
+    server_uuid: str | None = None
     written: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     empty: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     names_others: bool = False
     former: list[Former] = field(default_factory=list)
     noted: dict[str, tuple[str, GtidSet]] = field(default_factory=dict)
     received: GtidSet = GtidSet.EMPTY
+    received_from: dict[tuple[str, str], GrowingGtidSet] = field(default_factory=dict)
     states: list[State] = field(default_factory=list)
     has_forgotten: bool = False
 
@@ -130,6 +148,7 @@ class Writer:
     def write(self, groups: Written, server_uuid: str | None) -> None:
         """It has written groups."""
         sid, gno, is_empty, file, end = groups
+        self.server_uuid = server_uuid
         self.names_others |= sid[:UUID_LENGTH] != server_uuid
         self.written.add_gnos(sid, gno)
         if is_empty.any():
@@ -157,6 +176,21 @@ class Writer:
                 "", f"by another server, as received by channel {name}{origin}", sid, gno[hit]
             )
 
+    def receive_from(self, source_uuid: str, file: str, sid: str, gno: npt.NDArray[Any]) -> None:
+        """It has received groups from a file of a source: what came before from another is gone."""
+        key = source_uuid, file
+        of_file = self.received_from.setdefault(key, GrowingGtidSet())
+        for other, gtids in self.received_from.items():
+            if other != key and gtids.contains_any(sid, gno):
+                left = gtids.freeze() - GtidSet.from_gnos(sid, gno)
+                self.received_from[other] = GrowingGtidSet(left)
+        of_file.add_gnos(sid, gno)
+        known = [one for one in self.received_from if one[1]]
+        if len(known) > FILES_MAX:
+            gtids = self.received_from.pop(known[0])
+            forgotten = self.received_from.setdefault((known[0][0], ""), GrowingGtidSet())
+            forgotten.add_set(gtids.freeze())
+
     def _note(self, first: str, second: str, sid: str, gno: npt.NDArray[Any]) -> None:
         # Of many the place of the first: which that is does not depend on how runs are cut.
         place, twice = self.noted.get(first, (second, GtidSet.EMPTY))
@@ -168,12 +202,14 @@ class Writer:
         self._leave(Former(ts, where, self.written.freeze()))
         self.written, self.empty = GrowingGtidSet(), GrowingGtidSet()
         self.names_others = False
-        self._add(State(ts, None, GtidSet.EMPTY, GtidSet.EMPTY, self._again(), GtidSet.EMPTY))
+        self.received_from = {}
+        nothing = GtidSet.EMPTY
+        self._add(State(ts, None, nothing, nothing, self._again(), nothing, ()))
 
-    def take_back(self, ts: int, where: str, lost: GtidSet, shown: GtidSet) -> None:
-        """A crash took groups out of its binary log."""
+    def take_back(self, ts: int, where: str, file: str, lost: GtidSet, shown: GtidSet) -> None:
+        """A crash took groups out of a file of its binary log."""
         lost = lost & self.written.freeze()
-        self._leave(Former(ts, where, lost, shown & lost))
+        self._leave(Former(ts, where, lost, file, shown & lost))
         self.written = GrowingGtidSet(self.written.freeze() - lost)
         self.empty = GrowingGtidSet(self.empty.freeze() - lost)
 
@@ -186,6 +222,7 @@ class Writer:
             older.gtids, older.shown = older.gtids | newer.gtids, older.shown | newer.shown
             older.again.add_set(newer.again.freeze())
             older.place = older.place or newer.place
+            older.file = ""
             del self.former[1]
 
     def take_noted(self) -> Iterable[tuple[str, tuple[str, GtidSet]]]:
@@ -196,11 +233,14 @@ class Writer:
     def row(self, at: JournalPosition, executed: GtidSet) -> None:
         """A row shows what it has executed."""
         written, empty = self.written.freeze(), self.empty.freeze()
-        self._add(State(at.ts, at, written, empty, self._again(), executed))
+        received = tuple(
+            Received(*key, gtids.freeze()) for key, gtids in self.received_from.items()
+        )
+        self._add(State(at.ts, at, written, empty, self._again(), executed, received))
 
     def _again(self) -> tuple[Again, ...]:
         return tuple(
-            Again(one.ts, one.where, one.place, one.again.freeze() - one.shown)
+            Again(one.ts, one.where, one.file, one.place, one.again.freeze() - one.shown)
             for one in self.former
             if one.place
         )
@@ -261,11 +301,18 @@ class Writers:
             self.servers[instance_id].begin_anew(ts, where)
 
     def take_back(
-        self, instance_id: str, ts: int, where: str, lost: GtidSet, shown: GtidSet
+        self,
+        instance_id: str,
+        ts: int,
+        where: str,
+        *,
+        file: str,
+        lost: GtidSet,
+        shown: GtidSet,
     ) -> None:
-        """A crash took groups out of the binary log of an instance."""
+        """A crash took groups out of a binary log file of an instance."""
         if instance_id in self.servers:
-            self.servers[instance_id].take_back(ts, where, lost, shown)
+            self.servers[instance_id].take_back(ts, where, file, lost, shown)
 
     def row(self, instance_id: str, at: JournalPosition, executed: GtidSet) -> None:
         """A log_status row of an instance, or the end of its journal."""
@@ -308,15 +355,19 @@ class Writers:
             if a is None or b is None:
                 continue
             for mine, name, theirs, other in ((b, second, a, first), (a, first, b, second)):
-                if mine.ts == ts and mine.at is not None:
+                at = mine.at
+                if at is None:
+                    continue
+                writers = name, other
+                if mine.ts == ts:
                     of_both = (mine.written & theirs.written) - (mine.empty & theirs.empty)
                     of_both = of_both - one.received - two.received
-                    writers = name, other
-                    self._report(pair, WrittenTwice(name, mine.at, of_both, "", "", writers))
-                    for again in _kept_by(self.servers[name], theirs, ts):
-                        where = f"{again.where}, and instance {name} has executed that"
-                        twice = again.gtids, where, again.place
-                        self._report(pair, WrittenTwice(name, mine.at, *twice, writers))
+                    self._report(pair, WrittenTwice(name, at, of_both, "", "", writers))
+                writer_uuid = self.servers[other].server_uuid
+                for again in _kept_by(self.servers[name], mine, theirs, writer_uuid):
+                    where = f"{again.where}, and instance {name} has executed that"
+                    twice = again.gtids, where, again.place
+                    self._report(pair, WrittenTwice(name, at, *twice, writers))
 
     def _report(self, pair: tuple[str, str], twice: WrittenTwice) -> None:
         before = self.reported.get(pair, GtidSet.EMPTY)
@@ -326,9 +377,18 @@ class Writers:
             self.found.append(twice._replace(gtids=gtids))
 
 
-def _kept_by(server: Writer, writer: State, ts: int) -> Iterator[Again]:
-    """What a server has executed before another one wrote it once more, and has still."""
+def _kept_by(
+    server: Writer, state: State, writer: State, writer_uuid: str | None
+) -> Iterator[Again]:
+    """What a server has executed before another one wrote it once more, and has still.
+
+    Its rows show that, or the file of the other one from which it has received it.
+    """
     for again in writer.again:
-        gtids = again.gtids & server.kept(again.ts, ts)
-        if gtids:
-            yield again._replace(gtids=gtids)
+        had = server.kept(again.ts, state.ts)
+        for source_uuid, file, gtids in state.received:
+            if source_uuid == writer_uuid and file in {"", again.file}:
+                had = had | (gtids & state.executed)
+        found = again.gtids & had
+        if found:
+            yield again._replace(gtids=found)

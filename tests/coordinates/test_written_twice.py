@@ -99,6 +99,32 @@ def test_what_no_row_of_the_source_has_shown_and_a_replica_has():
     assert "until a crash, and instance r has executed that; by it again, up to" in said[0][1]
 
 
+@pytest.mark.parametrize("files_max", [0, 16])
+@pytest.mark.parametrize("then", ["executed", "received again", "replaced"])
+def test_what_a_replica_has_received_from_the_file_that_a_crash_took(then, files_max, monkeypatch):
+    """No row is before the crash. What a relay log that is given up had is received again."""
+    monkeypatch.setattr(written_twice, "FILES_MAX", files_max)
+    source, replica = fleet()
+    source.log(f"{A}:4")
+    replica.receive(source, (4, f"{A}:4"))
+    source.time()
+    crash(source, 3)
+    source.log(f"{A}:4")
+    show(source, replica, f"{A}:1-3")
+    if then == "replaced":
+        replica.boot(data_lineage=1)
+        replica.open_file()
+    elif then == "received again":
+        replica.receive(source, (1, f"{A}:4"), file=2)
+    if then != "replaced":
+        replica.log(f"{A}:4", server_id=1)
+    show(source, replica, f"{A}:1-4")
+    said = doubts(source, replica)
+    is_free = then == "replaced" or (then == "received again" and files_max)
+    assert [one for one, _ in said] == ["r"] * (not is_free)
+    assert is_free or "instance r has executed that; by it again" in said[0][1]
+
+
 @pytest.mark.parametrize("lost", ["received", "gap"])
 def test_what_a_source_has_lost_and_received_is_a_copy(lost):
     """It comes back from a former replica; after a gap nobody knows what was there."""
