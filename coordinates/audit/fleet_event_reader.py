@@ -290,9 +290,6 @@ class FleetEventReader:
             own = (arrays["group_commit_ts"][which] < 0) & (
                 (of_server == timeline.server_id) | ((of_server < 0) & (uuid == server_uuid))
             )
-            for channel in member.replica.channels.values() if own.any() else ():
-                if channel.received.contains_any(sid, gno):
-                    own &= ~channel.received.freeze().contains_gnos(sid, gno)
             if own.any():
                 is_empty = arrays["group_is_empty"][which][own]
                 end = arrays["event_ends"][arrays["group_event"][which][own]]
@@ -301,24 +298,19 @@ class FleetEventReader:
     def _note_received(
         self, event: FleetEvent, member: Member, by_sid: list[tuple[str, Any]]
     ) -> None:
-        """Of groups whose origin is not known those that another server has written."""
+        """Of groups whose origin is not known: which may be its own, and from which file."""
         body, arrays = event.body, event.arrays
         server = self.origins.writers.server(event.instance_id)
-        base_name, number = body["source_base_name"], body["source_file_number"]
-        file = None if base_name is None else format_log_file_name(base_name, number)
+        base_name = body["source_base_name"]
         source_uuid = member.replica.channel(body["channel"]).source_uuid
+        own_ids = [-1, *member.timeline.server_ids]
         for sid, which in by_sid:
             gno, of_server = arrays["group_gno"][which], arrays["group_server_id"][which]
-            if source_uuid is not None and file is not None:
+            is_own = np.isin(of_server, own_ids)
+            server.receive(sid, gno, is_own, arrays["group_is_empty"][which])
+            if source_uuid is not None and base_name is not None:
+                file = format_log_file_name(base_name, body["source_file_number"])
                 server.receive_from(source_uuid, file, sid, gno)
-            if server.written.contains_any(sid, gno):
-                of_others = ~np.isin(of_server, [-1, *member.timeline.server_ids])
-                is_empty, end = (
-                    arrays[name][which][of_others]
-                    for name in ("group_is_empty", "group_source_end")
-                )
-                received = Written(sid, gno[of_others], is_empty, file, end)
-                server.receive(received, body["channel"])
 
     def _booted(self, event: FleetEvent, member: Member) -> None:
         body, replica = event.body, member.replica
@@ -538,7 +530,9 @@ class FleetEventReader:
         timeline, channels = member.timeline, member.replica.channels.values()
         filtered = {_stream(one.name) for one in channels if one.is_filtered}
         self.origins.row(timeline.instance_id, timeline.lineage, at, filtered)
-        self.origins.writers.row(timeline.instance_id, at, member.replica.shown)
+        received = {one.name: one.received for one in channels}
+        shown = member.replica.shown
+        self.origins.writers.row(timeline.instance_id, at, shown, received)
 
     def _observer_changed(self, event: FleetEvent, member: Member) -> None:
         timeline, at = member.timeline, member.replica.at

@@ -22,7 +22,7 @@ from tallystick.coordinates.values.growing_set import GrowingGtidSet
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -34,15 +34,12 @@ FILES_MAX = 16
 
 
 class Written(NamedTuple):
-    """Groups of one sid and one file without an origin: number, whether it is empty, its end.
-
-    Those that it has received are where their source has them. ``file`` None: not known.
-    """
+    """Groups of one sid and one file without an origin: number, whether it is empty, its end."""
 
     sid: str
     gno: npt.NDArray[Any]
     is_empty: npt.NDArray[np.bool_]
-    file: str | None
+    file: str
     end: npt.NDArray[Any]
 
 
@@ -119,11 +116,13 @@ class Writer:
     """One server.
 
     Attributes:
-        written, empty: What its binary log has that it wrote itself, and what of that is empty.
+        written, empty: What its binary log has under its own server_id, and what of that is empty.
+        copied: What it has received under its own server_id, or none: of that its log has copies.
         names_others: Whether some of that has another server's UUID.
         noted: What its next row is to report, its own journal shows it: by where the first is,
             where the second is, and which GTIDs.
-        received: What of it is reported as received from another server, too.
+        received_empty: Empty groups that it has received.
+        received: What is reported as written and received from another server, too.
         received_from: What it has received, by the server_uuid of a source and the file's name;
             "" where that is forgotten.
         has_forgotten: Whether older states are forgotten.
@@ -132,9 +131,11 @@ class Writer:
     server_uuid: str | None = None
     written: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     empty: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    copied: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     names_others: bool = False
     former: list[Former] = field(default_factory=list)
     noted: dict[str, tuple[str, GtidSet]] = field(default_factory=dict)
+    received_empty: GrowingGtidSet = field(default_factory=GrowingGtidSet)
     received: GtidSet = GtidSet.EMPTY
     received_from: dict[tuple[str, str], GrowingGtidSet] = field(default_factory=dict)
     states: list[State] = field(default_factory=list)
@@ -164,17 +165,18 @@ class Writer:
             if hit.any():
                 self._note(one.where, place, sid, gno[hit])
 
-    def receive(self, groups: Written, channel: str) -> None:
-        """It has received groups that another server has written."""
-        sid, gno, is_empty, file, end = groups
-        agreed = self.empty.freeze().contains_gnos(sid, gno) & is_empty
-        hit = self.written.freeze().contains_gnos(sid, gno) & ~agreed
-        if hit.any():
-            name = channel or "(default)"
-            origin = "" if file is None else f", up to {file}:{end[hit][0]} of its source"
-            self._note(
-                "", f"by another server, as received by channel {name}{origin}", sid, gno[hit]
-            )
+    def receive(
+        self,
+        sid: str,
+        gno: npt.NDArray[Any],
+        is_own: npt.NDArray[np.bool_],
+        is_empty: npt.NDArray[np.bool_],
+    ) -> None:
+        """It has received groups: which may be of its own, which are empty."""
+        if is_own.any():
+            self.copied.add_gnos(sid, gno[is_own])
+        if is_empty.any():
+            self.received_empty.add_gnos(sid, gno[is_empty])
 
     def receive_from(self, source_uuid: str, file: str, sid: str, gno: npt.NDArray[Any]) -> None:
         """It has received groups from a file of a source: what came before from another is gone."""
@@ -225,22 +227,39 @@ class Writer:
             older.file = ""
             del self.former[1]
 
-    def take_noted(self) -> Iterable[tuple[str, tuple[str, GtidSet]]]:
-        """What is to be reported, once."""
-        found, self.noted = self.noted, {}
-        return found.items()
+    def take_noted(
+        self, received: Mapping[str, GrowingGtidSet]
+    ) -> Iterator[tuple[str, str, GtidSet]]:
+        """What its own journal shows as written twice, once: where, where again, and what.
+
+        Args:
+            received: What each channel has received.
+        """
+        copied = self.copied.freeze()
+        noted, self.noted = self.noted, {}
+        for first, (second, gtids) in noted.items():
+            yield first, second, gtids - copied
+        written, empty = self.written.freeze() - copied, self.empty.freeze()
+        if not written:
+            return
+        for name, of_channel in sorted(received.items()):
+            twice = (written & of_channel.freeze()) - (empty & self.received_empty.freeze())
+            twice = twice - self.received
+            self.received = self.received | twice
+            yield "", f"by another server, as received by channel {name or '(default)'}", twice
 
     def row(self, at: JournalPosition, executed: GtidSet) -> None:
         """A row shows what it has executed."""
-        written, empty = self.written.freeze(), self.empty.freeze()
+        written, empty = self.written.freeze() - self.copied.freeze(), self.empty.freeze()
         received = tuple(
             Received(*key, gtids.freeze()) for key, gtids in self.received_from.items()
         )
         self._add(State(at.ts, at, written, empty, self._again(), executed, received))
 
     def _again(self) -> tuple[Again, ...]:
+        copied = self.copied.freeze()
         return tuple(
-            Again(one.ts, one.where, one.file, one.place, one.again.freeze() - one.shown)
+            Again(one.ts, one.where, one.file, one.place, one.again.freeze() - one.shown - copied)
             for one in self.former
             if one.place
         )
@@ -314,16 +333,20 @@ class Writers:
         if instance_id in self.servers:
             self.servers[instance_id].take_back(ts, where, file, lost, shown)
 
-    def row(self, instance_id: str, at: JournalPosition, executed: GtidSet) -> None:
-        """A log_status row of an instance, or the end of its journal."""
+    def row(
+        self,
+        instance_id: str,
+        at: JournalPosition,
+        executed: GtidSet,
+        received: Mapping[str, GrowingGtidSet],
+    ) -> None:
+        """A log_status row of an instance, or the end of its journal; and its channels."""
         server = self.servers.get(instance_id)
         if server is None:
             return
         server.row(at, executed)
         reported = [gtids for pair, gtids in self.reported.items() if instance_id in pair]
-        for first, (second, noted) in server.take_noted():
-            if not first:
-                server.received = server.received | noted
+        for first, second, noted in server.take_noted(received):
             gtids = reduce(GtidSet.__sub__, reported, noted)
             if gtids:
                 writers = instance_id, instance_id
