@@ -18,7 +18,6 @@ from tallystick.commands.options import (
     finish,
     requested,
 )
-from tallystick.coordinates.rules.explanation import fill
 from tallystick.extras import require_extra
 from tallystick.process import stopping
 from tallystick.settings import load
@@ -71,7 +70,7 @@ def rebuild(
     gone = [f for f in earlier_findings(target) or () if f.finding_id not in again]
     if gone:
         terminal.notice(
-            fill("{count:n earlier finding} not found again, the first", {"count": len(gone)})
-            + f" {gone[0].finding_id} of {gone[0].rule}: see {str(target)!r}"
+            f"not found again of the earlier findings: {len(gone):,}, the first is"
+            f" {gone[0].finding_id} of {gone[0].rule}; see {str(target)!r}"
         )
     finish(result, requests, run.directory, fail_on=fail_on)
