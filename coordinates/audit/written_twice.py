@@ -307,7 +307,7 @@ class Writers:
         return found
 
     def forget(self, instance_id: str) -> None:
-        """Nothing of before is known of it."""
+        """What is known of it is of another journal."""
         self.servers.pop(instance_id, None)
         self.scanned = {pair: ts for pair, ts in self.scanned.items() if instance_id not in pair}
         self.reported = {

@@ -33,7 +33,7 @@ LOGGED_UNKNOWN = reason(
 )
 PURGED_NOT_READ = reason(
     "purged_not_read",
-    "gtid_purged was not read, could not be read, or may be of before a RESET of the binary log",
+    "gtid_purged was not read, could not be read, or may be older than a RESET of the binary log",
     Lack.VALUE,
 )
 OWNED_NOT_READ = reason("owned_not_read", "gtid_owned was not read", Lack.VALUE)

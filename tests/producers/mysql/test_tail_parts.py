@@ -317,6 +317,13 @@ def followed(
     return ServerHistory("a", journal, relays, notice=print, **options), sink
 
 
+def scheduled(**options: Any) -> tuple[CollectionScheduler, ServerHistory, MemorySink]:
+    """The collections of a server that is followed so."""
+    history, sink = followed(TailState(epoch=1))
+    scheduler = CollectionScheduler(history._journal, history, TailOptions(**options), None)
+    return scheduler, history, sink
+
+
 def server_now(boot_s: float = 1_000.0, **more: Any) -> ServerNow:
     """A server with a binary log of two files."""
     body = {"server_uuid": "u", "server_id": 7, "variables": {}}
@@ -507,21 +514,15 @@ def test_a_clone_is_recorded_with_when_the_server_had_it_not(
 
 
 @pytest.mark.parametrize("is_anew", [True, False])
-def test_a_request_that_waited_too_long_is_told_why(is_anew: bool) -> None:
+def test_a_request_that_waited_too_long_gets_the_reason(is_anew: bool) -> None:
     """Another collection goes on, or what was done to channels is still to be recorded."""
-    sink = MemorySink()
-    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
-    relays = RelayLogs(None, journal, print, steady_clock_us)
-    history = ServerHistory(
-        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
-    )
-    scheduler = CollectionScheduler(journal, history, TailOptions(deadline_s=-1), None)
+    scheduler, history, sink = scheduled(deadline_s=-1)
     if is_anew:
-        relays.anew.add("")
+        history.relays.anew.add("")
     for name in ("c1", "c2"):
         scheduler.ask(CollectRequest(name, 0))
     scheduler.hand_on(cast("ServerWatch", Asked()))
-    journal.save()
+    history._journal.save()
     records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
     expected = (
         "what was done to its channels was not known in time"
@@ -534,13 +535,7 @@ def test_a_request_that_waited_too_long_is_told_why(is_anew: bool) -> None:
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_collection_that_takes_too_long_is_timed_out(is_read: bool) -> None:
     """No row was read, or the log that is followed did not come to it."""
-    sink = MemorySink()
-    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
-    relays = RelayLogs(None, journal, print, steady_clock_us)
-    history = ServerHistory(
-        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
-    )
-    scheduler = CollectionScheduler(journal, history, TailOptions(deadline_s=-1), None)
+    scheduler, history, sink = scheduled(deadline_s=-1)
     request = CollectRequest("c1", 0)
     scheduler.ask(request)
     scheduler.hand_on(cast("ServerWatch", Asked()))
@@ -548,21 +543,15 @@ def test_a_collection_that_takes_too_long_is_timed_out(is_read: bool) -> None:
         local = {"binary_log_file": "binlog.000001", "binary_log_position": 157}
         scheduler.collected(Collected(request, {"row": {"LOCAL": local}}, 1))
     scheduler.settle()
-    journal.save()
+    history._journal.save()
     [answer] = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
     said = "the log that was followed did not come to the row's coordinates in time"
     assert answer["error"] == {"timed_out": True} | ({"message": said} if is_read else {})
 
 
-def test_a_row_is_behind_the_event_that_ends_at_its_coordinates() -> None:
+def test_a_row_comes_after_the_event_that_ends_at_its_coordinates() -> None:
     """What the stream brought is recorded up to there, and what is further on after it."""
-    sink = MemorySink()
-    journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
-    relays = RelayLogs(None, journal, print, steady_clock_us)
-    history = ServerHistory(
-        "a", journal, relays, notice=print, clock_us=steady_clock_us, from_oldest=False
-    )
-    scheduler = CollectionScheduler(journal, history, TailOptions(), None)
+    scheduler, history, sink = scheduled()
     request = CollectRequest("c1", 0)
     scheduler.ask(request)
     scheduler.hand_on(cast("ServerWatch", Asked()))
@@ -573,7 +562,7 @@ def test_a_row_is_behind_the_event_that_ends_at_its_coordinates() -> None:
     scheduler.collected(Collected(request, {"collection_id": "c1", "row": row}, 1))
     scheduler.settle()
     history.release(None)
-    journal.save()
+    history._journal.save()
     records = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
     assert [4, None, 126] == [one.get("start") for one in records]
 
