@@ -3,8 +3,8 @@
 Without ``original_commit_timestamp``, which MySQL 5.7 does not write, two logs agree about every
 GTID that both have. That is right of a copy. It need not be where a GTID was written twice: by one
 server, again after a crash, RESET or a restore took it out of its binary log while others kept it;
-or by two servers, one of which was told to use the other's GTID. What a server had received before
-it logged it, and what was replayed into it, is a copy.
+or by two servers, one of which was given the other's GTID (GTID_NEXT). What a server has received
+under its own server_id, and what was replayed into it, is a copy.
 """
 
 from __future__ import annotations
