@@ -325,6 +325,8 @@ def purged_evidence(row: Row) -> PurgedEvidence:
         oldest_previous=None if oldest is None else binlog.previous.get(oldest),
         is_oldest_as_before=oldest == history.oldest_file,
         binary_logs=state.binary_logs,
+        seen=binlog.previous,
+        followed=binlog.followed,
         closed=binlog.closed,
         open_end=_open_end(row),
         list_changed=state.binary_logs_changed,

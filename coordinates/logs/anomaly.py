@@ -63,6 +63,7 @@ class DroppedEvents(str, Enum):
     REDELIVERED_LATE = "redelivered_late"
     FILE_LEFT_OPEN = "file_left_open"
     START_LEFT_OUT = "start_left_out"
+    NUMBERS_LEFT_OUT = "numbers_left_out"
     LOG_BEGUN_UNRECORDED = "log_begun_unrecorded"
 
 

@@ -6,7 +6,7 @@ files hold together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,7 +14,11 @@ import numpy as np
 from tallystick.coordinates.events.journal import ABSENT, FLAG_ARTIFICIAL
 from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.logs.log_reader import LogReader
-from tallystick.coordinates.values.binlog import EventType, parse_log_file_name
+from tallystick.coordinates.values.binlog import (
+    EventType,
+    format_log_file_name,
+    parse_log_file_name,
+)
 from tallystick.coordinates.values.errors import CoordinateError
 
 if TYPE_CHECKING:
@@ -42,6 +46,9 @@ class BinlogFileReader(LogReader):
         is_closed: Whether the present file ended with ROTATE or STOP.
         has_stopped: Whether that was STOP.
         must_open_file: Whether the server started, so that the next event opens a file.
+        rotate_at: Where the ROTATE of the present file is.
+        rotates_to: The number of the file that it names, -1 none.
+        followed: The file before each whose number is not the next one, as its ROTATE named it.
         last_sequence_number: Of the last group of the file, -1 not known.
     """
 
@@ -52,19 +59,30 @@ class BinlogFileReader(LogReader):
     is_closed: bool = False
     has_stopped: bool = False
     must_open_file: bool = False
+    rotate_at: str = ""
+    rotates_to: int = ABSENT
+    followed: dict[str, str] = field(default_factory=dict)
     last_sequence_number: int = 0
 
-    def _check_next_number(self, base_name: str, file_number: int) -> None:
-        if file_number <= self.file_number + 1:
-            return
-        self.report_anomaly(
-            AnomalyKind.FILE_NUMBER_SKIPPED,
-            f"{base_name}#{file_number}",
-            witness=f"{base_name}#{self.file_number + 1}",
-            number=file_number,
-            previous=self.file_number,
-            expected=self.file_number + 1,
-        )
+    def _check_next_number(self, base_name: str, file_number: int, named: int) -> None:
+        """Another file begins: the one that ROTATE names, if there was a ROTATE.
+
+        The server leaves numbers out up to the highest in its directory, listed or not.
+        """
+        if named in (ABSENT, file_number):
+            if file_number > self.file_number + 1:
+                self.followed[format_log_file_name(base_name, file_number)] = self.file_name
+        elif file_number > named:
+            self.report_anomaly(
+                AnomalyKind.FILE_NUMBER_SKIPPED,
+                f"{base_name}#{file_number}",
+                witness=f"{base_name}#{named}",
+                number=file_number,
+                previous=self.file_number,
+                expected=named,
+            )
+        else:
+            self._report_rotate(self.rotate_at, format_log_file_name(base_name, named), file_number)
 
     def _check_appended(self, event: Event) -> None:
         self.must_open_file = False
@@ -107,15 +125,22 @@ class BinlogFileReader(LogReader):
         except CoordinateError:
             base_name, number = next_file, -1
         position = FIRST_POSITION if event.value == ABSENT else event.value
-        expected = (self.base_name, self.file_number + 1, FIRST_POSITION)
-        if (base_name, number, position) == expected:
-            return
+        at = f"{self.file_name}:{event.start}"
+        is_later = base_name == self.base_name and number > self.file_number
+        if is_later and position == FIRST_POSITION:
+            self.rotate_at, self.rotates_to = at, number
+        else:
+            self._report_rotate(at, next_file, self.file_number + 1, position)
+
+    def _report_rotate(
+        self, at: str, next_file: str, expected: int, position: int = FIRST_POSITION
+    ) -> None:
         self.report_anomaly(
             AnomalyKind.ROTATE_DIFFERS,
-            f"{self.file_name}:{event.start}",
+            at,
             file=next_file,
             position=position,
-            expected=self.file_number + 1,
+            expected=expected,
             expected_position=FIRST_POSITION,
         )
 

@@ -109,10 +109,11 @@ class BinlogReader(BinlogFileReader):
                 self._drop_again(event, name)
                 return False
             self._begin_names()
-        self._check_end(base_name, file_number)
+        named, self.rotates_to = self.rotates_to, ABSENT
+        self._check_end(base_name, file_number, named)
         is_known = self.base_name == base_name and self.end >= 0
         if is_known:
-            self._check_next_number(base_name, file_number)
+            self._check_next_number(base_name, file_number, named)
             self._file_ended(self.file_number, self.end)
         self.emit_gathered()
         if self.group_state in (GroupState.OPENED, GroupState.BODY):
@@ -138,12 +139,18 @@ class BinlogReader(BinlogFileReader):
             self.group_state = GroupState.RESYNC
         return True
 
-    def _check_end(self, base_name: str, file_number: int) -> None:
+    def _check_end(self, base_name: str, file_number: int, named: int) -> None:
         """Another file begins: what must be between the present one and that?
 
         With a start that is not in the journal settings have changed, and after a crash the end of
         a file is gone: nothing of that is held against what follows.
         """
+        is_next = file_number == self.file_number + 1 or base_name != self.base_name
+        if self.end >= 0 and named == ABSENT and not is_next:
+            self._note_missing(DroppedEvents.NUMBERS_LEFT_OUT, base_name, file_number)
+            self.lineage += 1
+            self.mark_gap()
+            return
         if self.end < 0 or self.must_open_file:
             return
         if not self.is_closed:
@@ -166,6 +173,7 @@ class BinlogReader(BinlogFileReader):
             # Behind a gap: a RESET may have gone unseen, and old names been given out again.
             self.previous = {}
             self.closed = {}
+            self.followed = {}
         self.emit_gathered()
         self.window.clear()
         self.lineage += 1
@@ -535,6 +543,7 @@ class BinlogReader(BinlogFileReader):
         self.logged_is_complete = True
         self.base_has_past = False
         self.previous = {}
+        self.followed = {}
         self.closed = {}
         self.oldest_file = None
         self.table_only = GtidSet.EMPTY
@@ -570,6 +579,7 @@ class BinlogReader(BinlogFileReader):
             gone = {name for name in names if _is_older(name, base_name, number)}
         self.previous = {n: gtids for n, gtids in self.previous.items() if n not in gone}
         self.closed = {n: end for n, end in self.closed.items() if n in self.previous}
+        self.followed = {n: file for n, file in self.followed.items() if n in self.previous}
         self.reporter.fleet_event(
             FleetEventKind.PURGED,
             {"binlog_lineage": self.lineage, "base_name": base_name, "file_number": number},

@@ -213,11 +213,11 @@ BINLOG_ROTATE_SUCCESSOR = register(
         family=Family.DAMAGED_LOG,
         severity=Severity.ERROR,
         heals="log",
-        claim="The ROTATE that closes file n names file n+1 and position 4.",
+        claim="The ROTATE that closes a file names a later one and position 4, and that follows.",
         why=(
-            "The server makes the next name from the index under LOCK_index and LOCK_log, writes it"
-            " into ROTATE and then opens that file. Replicas follow the name in ROTATE, so a"
-            " wrong one leads them past a file or nowhere."
+            "The server makes the next name, one higher than the highest in the directory, under"
+            " LOCK_index and LOCK_log, writes it into ROTATE and then opens that file. Replicas"
+            " follow the name in ROTATE, so a wrong one leads them past a file or nowhere."
         ),
         undecided_when=(
             "the ROTATE was not observed: lost in a gap, or never written because the file was"

@@ -180,6 +180,12 @@ START_LEFT_OUT = reason(
     " which settings it has started, and what it read then, is not in the journal",
     Lack.JOURNAL,
 )
+NUMBERS_LEFT_OUT = reason(
+    "numbers_left_out",
+    "{next_file} of the {log} follows {file}, and no ROTATE names it: whether there are files"
+    " between them, or the server left their numbers out, is not in the journal",
+    Lack.JOURNAL,
+)
 START_UNRECORDED = reason(
     "start_unrecorded",
     "the server goes on after its stop, and its start is not in the journal: what it read then,"
@@ -212,6 +218,7 @@ OF_DROPPED_EVENTS: Mapping[DroppedEvents, tuple[ObservationCode, Reason, bool]] 
     DroppedEvents.REDELIVERED_LATE: (ObservationCode.EVENT_REDELIVERED, REDELIVERED_LATE, True),
     DroppedEvents.FILE_LEFT_OPEN: (ObservationCode.JOURNAL_GAP, FILE_LEFT_OPEN, True),
     DroppedEvents.START_LEFT_OUT: (ObservationCode.JOURNAL_GAP, START_LEFT_OUT, True),
+    DroppedEvents.NUMBERS_LEFT_OUT: (ObservationCode.JOURNAL_GAP, NUMBERS_LEFT_OUT, True),
     DroppedEvents.LOG_BEGUN_UNRECORDED: (
         ObservationCode.JOURNAL_GAP,
         LOG_BEGUN_UNRECORDED,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -53,6 +53,12 @@ PURGE_BETWEEN = reason(
     "a purge may lie between the readings: the list of binary logs was not read twice",
     Lack.NEXT_ROW,
 )
+NUMBERS_UNSEEN = reason(
+    "numbers_unseen",
+    "the list of binary logs goes from {before} to {after}, and the journal does not show whether"
+    " there were files between them or the server left their numbers out",
+    Lack.BINARY_LOG,
+)
 NOT_LISTED = reason("not_listed", "the list of binary logs was not read", Lack.VALUE)
 END_UNSEEN = reason(
     "file_end_unseen", "{file} was not seen from its beginning to its end", Lack.BINARY_LOG
@@ -92,6 +98,8 @@ class PurgedEvidence:
         oldest_previous: Its PREVIOUS_GTIDS.
         is_oldest_as_before: Whether it was the oldest at the previous row.
         binary_logs: The server's list, each file's name and length.
+        seen: The files whose head the journal has.
+        followed: The file before each whose number is not the next one, as its ROTATE named it.
         closed: Where files end that the journal has whole.
         open_end: Where the last file of the list ends in the journal, None not known, or a RESET
             may lie between the list and the row.
@@ -115,6 +123,8 @@ class PurgedEvidence:
     oldest_previous: GtidSet | None = None
     is_oldest_as_before: bool = False
     binary_logs: Sequence[tuple[str, int]] | None = None
+    seen: Collection[str] = ()
+    followed: Mapping[str, str] = field(default_factory=dict)
     closed: Mapping[str, int] = field(default_factory=dict)
     open_end: int | None = None
     list_changed: bool = False
@@ -394,18 +404,20 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
     severity=Severity.ERROR,
     heals="held",
     claim=(
-        "The binary log files kept of one base name are numbered without a hole; a purge removes"
-        " only the oldest and never the active one; a start opens the next number."
+        "The binary log files kept of one base name are numbered without a hole, but for what the"
+        " server left out itself; a purge removes only the oldest and never the active one; a start"
+        " opens another number."
     ),
     why=(
-        "The server alone names files, one higher each time, or after a start with another"
-        " log_bin at the next number free for that name, and removes them from the old end"
+        "The server alone names files, one higher than the highest of the name in the directory,"
+        " whoever has put that there, and removes them from the old end"
         " of its index. It never appends to a file of an earlier boot. A missing number is a"
         " missing piece of history. A file that is listed and not there has length 0."
     ),
     undecided_when=(
-        "neither the list of binary logs nor the files' events were observed, or they changed"
-        " inside a gap of the journal"
+        "neither the list of binary logs nor the files' events were observed, they changed inside a"
+        " gap of the journal, or numbers are left out where the journal has no ROTATE that does so"
+        " and none of the files"
     ),
     sources=(
         "MySQL manual: The Binary Log; PURGE BINARY LOGS Statement",
@@ -423,7 +435,7 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
             "{number}",
             "number of the file that was opened",
             "{expected}",
-            "number after the previous file",
+            "number that the ROTATE of the previous file names",
             heals="log",
         ),
         "old_file_continued": Case(
@@ -467,28 +479,40 @@ def binlog_files_form_range(e: PurgedEvidence) -> RowAnswer:
     """The server lists what its index names, with length 0 for what it cannot open.
 
     The last file may be about to be made. Under another base name the numbers begin at the next
-    one that the directory has free for it.
+    one that the directory has free for it, and a file that somebody has put there raises them.
     """
     logs = e.binary_logs
     if logs is None:
         return Undecided(NOT_LISTED)
-    names = [parse_log_file_name(name) for name, _ in logs]
-    for (base_before, before), (base_name, number) in pairwise(names):
-        if base_before == base_name and before + 1 != number:
-            absent = format_log_file_name(base_before, before + 1)
+    hole = None
+    for before, after in pairwise(name for name, _ in logs):
+        (base_before, number_before), (base_name, number) = map(
+            parse_log_file_name, (before, after)
+        )
+        is_next = base_before != base_name or number_before + 1 == number
+        if is_next or e.followed.get(after) == before:
+            continue
+        seen = [
+            name
+            for name, (base, between) in ((name, parse_log_file_name(name)) for name in e.seen)
+            if base == base_name and number_before < between < number
+        ]
+        if seen or number <= number_before:
+            absent = min(seen, default=format_log_file_name(base_name, number_before + 1))
             return Broken(
                 "missing_number",
                 witness=absent,
                 at=absent,
-                before=before,
+                before=number_before,
                 number=number,
                 first=logs[0][0],
                 last=logs[-1][0],
             )
+        hole = hole or Undecided(NUMBERS_UNSEEN, before=before, after=after)
     gone = [name for name, size in logs[:-1] if size == 0]
     if gone and e.list_confirmed:
         return Broken("missing_file", witness=gone[0], at=gone[0], gone=gone)
-    return HOLDS
+    return hole or HOLDS
 
 
 @rule(

@@ -56,27 +56,6 @@ class RotateWrittenTwice(ServerLogFault):
         return number
 
 
-class RotateSkipsNumber(ServerLogFault):
-    """One number is left out."""
-
-    number = 32
-    name = "rotate_skips_number"
-    text = "a binary log file rotates to the number after the next, and that one follows"
-    must_fire = frozenset({"binlog_files_form_range", "binlog_rotate_successor"})
-    heals = False
-
-    def on_fleet(self, fleet: World) -> None:
-        """See to it that a file ends."""
-        rotate_when_due(fleet, _unread(fleet))
-
-    def on_rotate(self, fleet: World, instance: Instance, number: int) -> int:
-        """Go on with the number after the next."""
-        if not self.is_due(fleet) or instance[ChannelMap].subscribers:
-            return number
-        self.mark(fleet, instance)
-        return number + 1
-
-
 class GroupSplit(ServerLogFault):
     """A file ends inside a group that nobody ever sees committed."""
 

@@ -6,7 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from tallystick.coordinates.events.journal import QueryVerb, Stream
-from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.binlog import (
+    EventType,
+    format_log_file_name,
+    parse_log_file_name,
+)
 from tallystick.producers.simulator.faults.fault import BaseHistory
 from tallystick.producers.simulator.faults.journal import Event, JournalFault
 from tallystick.producers.simulator.faults.logs import is_pure_source, rotate_when_due
@@ -210,6 +214,29 @@ class LogPosWrong(JournalFault):
             return (event,)
         self.mark_in(instance_id)
         return (event.but(log_pos=event.fields["log_pos"] - _HEADER_LENGTH),)
+
+
+class RotateNamesOther(JournalFault):
+    """ROTATE names one file, and another follows."""
+
+    number = 32
+    name = "rotate_names_other_file"
+    text = "a binary log file's ROTATE names the one after the next, and the next one follows"
+    must_fire = frozenset({"binlog_rotate_successor"})
+
+    def on_fleet(self, fleet: World) -> None:
+        """See to it that a file ends."""
+        super().on_fleet(fleet)
+        rotate_when_due(fleet, fleet.instances.values())
+
+    def on_event(self, instance_id: str, event: Event) -> Iterable[Event]:
+        """Change the name in the next ROTATE of a binary log."""
+        is_end = event.stream is Stream.BINLOG and event.type == EventType.ROTATE
+        if not is_end or not self.is_due_in(instance_id):
+            return (event,)
+        self.mark_in(instance_id)
+        base_name, number = parse_log_file_name(event.fields["text"])
+        return (event.but(text=format_log_file_name(base_name, number + 1)),)
 
 
 class TransactionLengthWrong(JournalFault):

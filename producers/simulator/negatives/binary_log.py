@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import SECOND_US, near, replicas, sources
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.server import administration, clients
+from tallystick.producers.simulator.server import administration, binary_log, clients
+from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
 
 _HUGE_ROWS_LENGTH = (1 << 30) - 256
 _HUGE_ROWS_COUNT = 4
+_STRAY_AHEAD = 3
 
 
 class FileBeyond4Gib(Negative):
@@ -69,6 +74,21 @@ class Rotate(_Rotations):
     options: ClassVar = {"max_binlog_size": 4_096}
 
 
+class StrayFile(_Rotations):
+    """Somebody has copied a binary log file into the directory of each server."""
+
+    name = "stray_file"
+    text = "the next file's number is beyond that of a file in the directory that is not listed"
+
+    def arrange(self, fleet: World) -> None:
+        super().arrange(fleet)
+        numbers = {
+            name: instance[BinaryLog].active.number + _STRAY_AHEAD
+            for name, instance in fleet.instances.items()
+        }
+        fleet.bus.connect(binary_log.ROTATE, partial(_beyond, numbers))
+
+
 class Idle(Negative):
     """Clients write next to nothing."""
 
@@ -98,6 +118,13 @@ class LogReplicaUpdatesOff(Negative):
         for replica in replicas(fleet):
             if not replica[ChannelMap].subscribers:
                 administration.set_variables(replica, log_replica_updates=False)
+
+
+def _beyond(numbers: Mapping[str, int], fleet: World, instance: Instance, number: int) -> int:
+    """One more than the highest number in the directory."""
+    del fleet
+    stray = numbers[instance.instance_id]
+    return stray + 1 if number <= stray else number
 
 
 def _commit_huge(fleet: World, instance: Instance) -> None:

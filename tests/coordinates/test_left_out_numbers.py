@@ -1,0 +1,70 @@
+"""Numbers of binary log files that a server leaves out, as beside a stray file of a higher one."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.journals import Audited, Journal, audit
+from tests.support.rule_cases import source
+from tests.support.rule_cases_over_time import files
+
+
+def rotated(*numbers: int, stops: bool = False) -> Journal:
+    """A journal whose files have these numbers after the first; a start follows a stop."""
+    journal = source()
+    for number in numbers:
+        if stops:
+            journal.binlog.stop()
+            journal.record("stop")
+            journal.start()
+        else:
+            journal.binlog.event("ROTATE", 44, next_file=f"binlog.{number:06d}")
+        journal.binlog.open(number)
+        journal.groups(1)
+    return journal
+
+
+def reasons(result: Audited) -> set[str]:
+    of_rows = {check.reason for cut in result.cuts for check in cut.undecided}
+    return {"numbers_unseen", "numbers_left_out"} & (
+        of_rows | {one.reason for one in result.observations}
+    )
+
+
+@pytest.mark.parametrize("listed", [(1, 5, 6), (5, 6), (1, 3, 5, 6)])
+def test_what_rotate_names_follows(listed: tuple[int, ...]):
+    """Whether or not the first is purged; a file that was never there may be put into the index."""
+    journal = rotated(5, 6)
+    if listed[0] != 1:
+        journal.record("binlog_purge", to_file="binlog.000005")
+    journal.row(binary_logs=files(*listed))
+    result = audit(journal)
+    assert result.broken == []
+    assert reasons(result) == ({"numbers_unseen"} if 3 in listed else set())
+
+
+def test_without_rotate_a_file_may_be_left_out_of_the_journal():
+    """A start takes a free number, too; or the journal lacks what was between."""
+    assert reasons(audit(rotated(2, stops=True))) == set()
+    result = audit(rotated(4, stops=True))
+    assert (result.broken, reasons(result)) == ([], {"numbers_left_out"})
+
+
+@pytest.mark.parametrize("listed", [(2, 4), (1, 2, 4), (2, 3, 4)])
+def test_a_hole_in_the_list_is_one_where_the_journal_had_the_file(listed: tuple[int, ...]):
+    """Of what was before the journal nobody knows whether it ever was."""
+    journal = rotated(2, 3, 4)
+    journal.row(binary_logs=files(*listed))
+    assert audit(journal).broken == ["binlog_files_form_range"] * (3 not in listed)
+    result = audit(one for one in journal.records if one.get("file", "4")[-1] == "4")
+    assert "binlog_files_form_range" not in result.broken
+    assert reasons(result) == ({"numbers_unseen"} if 3 not in listed else set())
+
+
+@pytest.mark.parametrize(("named", "opened", "rule"), [(3, 2, "rotate"), (3, 4, "form_range")])
+def test_what_follows_is_what_rotate_names(named: int, opened: int, rule: str):
+    journal = source()
+    journal.binlog.event("ROTATE", 44, next_file=f"binlog.{named:06d}")
+    journal.binlog.open(opened)
+    (broken,) = audit(journal).broken
+    assert rule in broken
