@@ -24,6 +24,7 @@ from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.audit.row import decisive
 from tallystick.coordinates.results import Finding, Verdict
 from tallystick.coordinates.rules.explanation import explain, observation_text, reasons_of
+from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
 from tallystick.deploy.broker import LocalBroker
 from tallystick.errors import ExitCode
 from tallystick.producers.mysql_lab.errors import LabError
@@ -118,6 +119,16 @@ def reset_replicas(lab: Lab) -> None:
         of_channel = f"FOR CHANNEL '{channel.channel_name}'"
         statements = [f"{verb} REPLICA {of_channel}" for verb in ("STOP", "RESET", "START")]
         on(lab, channel.replica, *statements)
+
+
+def stray_file(lab: Lab) -> None:
+    """A file that nobody lists: the next one's number is one more than its."""
+    for name in (SOURCE_A, REPLICA_1):
+        with session(lab.addresses()[name]) as server:
+            base_name, number = parse_log_file_name(server.run("SHOW BINARY LOGS")[-1][0])
+            stray = format_log_file_name(base_name, number + 3)
+            (lab.servers[name].data_directory / stray).touch()
+            server.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
 
 
 def flush(lab: Lab) -> None:
@@ -236,6 +247,7 @@ ACTS: tuple[Callable[[Lab], None], ...] = (
     crash(SOURCE_A),
     stop_and_start,
     purge,
+    stray_file,
     crash(REPLICA_1),
     point_elsewhere_and_back,
     change_modes,
