@@ -40,7 +40,8 @@ class FleetEventKind(str, Enum):
     ``file_number``, ``gtid_set``."""
     FILE_END = "file_end"
     """A binary log file is complete. body: ``binlog_lineage``, ``base_name``, ``file_number``,
-    ``end``; after a crash ``end`` is the recovered end, groups and events beyond it never were."""
+    ``end`` and ``next_number``, of the file after it (None unknown); after a crash ``end`` is the
+    recovered end, groups and events beyond it never were."""
     PURGED = "purged"
     """body: ``binlog_lineage``, ``base_name``, ``file_number`` of the oldest file kept."""
     LINEAGE = "lineage"

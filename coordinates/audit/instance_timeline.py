@@ -310,6 +310,8 @@ class InstanceTimeline(SidTable):
         file = self.files.get((self.lineage, number))
         if file is not None and file.end < end:
             file.skip_to(end)
+        if file is not None:
+            file.next_number = body.get("next_number") or 0
         lost = GtidSet.EMPTY
         if not later and (file is None or file.end <= end):
             return lost

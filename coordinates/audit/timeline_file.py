@@ -64,6 +64,7 @@ class BinlogFile:
         holes: Ranges `(from, to]` whose events were not seen or are forgotten.
         is_doubtful: An offset decreased: no position after `end` means anything.
         is_open_ended: Part of the journal is missing after the last event.
+        next_number: Of the file that follows it, 0 not known: the one after it if any.
     """
 
     lineage: int
@@ -73,6 +74,7 @@ class BinlogFile:
     holes: list[tuple[int, int]] = field(default_factory=list)
     is_doubtful: bool = False
     is_open_ended: bool = False
+    next_number: int = 0
     _packed: list[PackedEvents] = field(default_factory=list)
     _ends: list[IntArray] = field(default_factory=list)
     _events: list[npt.NDArray[Any]] = field(default_factory=list)
@@ -343,6 +345,7 @@ class BinlogFile:
         copy.holes = list(self.holes)
         copy.is_doubtful = self.is_doubtful
         copy.is_open_ended = self.is_open_ended
+        copy.next_number = self.next_number
         return copy
 
     def give_back(self, lost: Events) -> None:

@@ -114,7 +114,7 @@ class BinlogReader(BinlogFileReader):
         is_known = self.base_name == base_name and self.end >= 0
         if is_known:
             self._check_next_number(base_name, file_number, named)
-            self._file_ended(self.file_number, self.end)
+            self._file_ended(self.file_number, self.end, file_number)
         self.emit_gathered()
         if self.group_state in (GroupState.OPENED, GroupState.BODY):
             # A crash took the rest of it: ROTATE inside it would have been judged.
@@ -197,7 +197,7 @@ class BinlogReader(BinlogFileReader):
             )
         self._redelivering = True
 
-    def _file_ended(self, file_number: int, end: int) -> None:
+    def _file_ended(self, file_number: int, end: int, next_number: int | None = None) -> None:
         self.emit_gathered()
         self.reporter.fleet_event(
             FleetEventKind.FILE_END,
@@ -206,6 +206,7 @@ class BinlogReader(BinlogFileReader):
                 "base_name": self.base_name,
                 "file_number": file_number,
                 "end": end,
+                "next_number": next_number,
             },
         )
 

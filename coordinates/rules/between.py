@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_file import BinlogFile
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
     from tallystick.coordinates.audit.topology import Fleet
     from tallystick.coordinates.rules.outcomes import Reason
@@ -292,7 +293,8 @@ def groups_after(
 
     An anonymous group has the GTID "", a group that is not known None, and is the last.
     """
-    for following in range(number, state.file_number + 1):
+    following = number
+    while following <= state.file_number:
         file, _ = source.file_at(state, following)
         if file is None or file.is_doubtful or file.observed_from > max(position, 4):
             yield (following, -1), None
@@ -301,3 +303,9 @@ def groups_after(
             for end, sid, gno in zip(*(column.tolist() for column in groups), strict=True):
                 yield (following, end), f"{source.sids[sid]}:{gno}" if sid >= 0 else ""
         position = 0
+        following = following_number(following, file)
+
+
+def following_number(number: int, file: BinlogFile | None) -> int:
+    """Of the file after one of that number: the server may have left numbers out."""
+    return (0 if file is None else file.next_number) or number + 1

@@ -16,6 +16,7 @@ from tallystick.coordinates.rules.between import (
     Against,
     Compared,
     between,
+    following_number,
     forgotten,
 )
 from tallystick.coordinates.rules.families import Family, Lack
@@ -411,16 +412,18 @@ class _Mirror:
 
     def _omit_between(self, high: Where, number: int) -> None:
         """Whatever the source logged after `high` in files before `number`."""
-        for number_between in range(high[0], number):
+        number_between = high[0]
+        while number_between < number:
             file, _ = self._file(number_between)
             if file is None or file.is_doubtful:
                 unknown = Undecided(FILE_BETWEEN_FORGOTTEN)
                 self.undecided = self._forgotten((number_between, 0), unknown)
-                continue
-            first = 0
-            if number_between == high[0]:
-                first = file.count_groups(high[1], "right")
-            self._omit(number_between, file, np.arange(first, file.group_count))
+            else:
+                first = 0
+                if number_between == high[0]:
+                    first = file.count_groups(high[1], "right")
+                self._omit(number_between, file, np.arange(first, file.group_count))
+            number_between = following_number(number_between, file)
 
     def _omit(
         self, number: int, file: BinlogFile, absent: IntArray, *, named_only: bool = False

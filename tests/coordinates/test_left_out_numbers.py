@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
+from tallystick.campaign import scenario_of
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import Audited, Journal, audit
 from tests.support.rule_cases import source
 from tests.support.rule_cases_over_time import files
@@ -68,3 +73,12 @@ def test_what_follows_is_what_rotate_names(named: int, opened: int, rule: str):
     journal.binlog.open(opened)
     (broken,) = audit(journal).broken
     assert rule in broken
+
+
+@pytest.mark.parametrize("seed", [2, 12, 28])
+def test_between_what_a_source_left_out_no_file_is_missing(seed: int):
+    """A replica's groups are followed over them."""
+    scenario = replace(scenario_of(seed), negatives=("stray_file",))
+    result = audit_history(simulate(scenario).blocks(512))
+    assert not result.findings
+    assert "file_between_forgotten" not in {one.check.reason for one in result.checks}
