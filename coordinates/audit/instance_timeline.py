@@ -311,7 +311,7 @@ class InstanceTimeline(SidTable):
         if file is not None and file.end < end:
             file.skip_to(end)
         if file is not None:
-            file.next_number = body.get("next_number") or 0
+            file.next_number = body["next_number"] or 0
         lost = GtidSet.EMPTY
         if not later and (file is None or file.end <= end):
             return lost

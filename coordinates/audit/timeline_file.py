@@ -64,7 +64,7 @@ class BinlogFile:
         holes: Ranges `(from, to]` whose events were not seen or are forgotten.
         is_doubtful: An offset decreased: no position after `end` means anything.
         is_open_ended: Part of the journal is missing after the last event.
-        next_number: Of the file that follows it, 0 not known: the one after it if any.
+        next_number: Of the file that follows it, 0 not known.
     """
 
     lineage: int
@@ -82,6 +82,11 @@ class BinlogFile:
     _gnos: list[IntArray] = field(default_factory=list)
     _count: int = 0
     _known_index: _Index | None = field(default=None, init=False, metadata=TRANSIENT)
+
+    @property
+    def following(self) -> int:
+        """The number of the file that follows it, the next one if that is not known."""
+        return self.next_number or self.file_number + 1
 
     # It grows
 

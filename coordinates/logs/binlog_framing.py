@@ -46,8 +46,9 @@ class BinlogFileReader(LogReader):
         is_closed: Whether the present file ended with ROTATE or STOP.
         has_stopped: Whether that was STOP.
         must_open_file: Whether the server started, so that the next event opens a file.
-        rotate_at: Where the ROTATE of the present file is.
-        rotates_to: The number of the file that it names, -1 none.
+        rotate_at: Where the ROTATE of the present file is, empty while there is none.
+        next_number: The number that the next file takes: as ROTATE names it, or else one more than
+            the highest that was seen.
         followed: The file before each whose number is not the next one, as its ROTATE named it.
         last_sequence_number: Of the last group of the file, -1 not known.
     """
@@ -60,29 +61,35 @@ class BinlogFileReader(LogReader):
     has_stopped: bool = False
     must_open_file: bool = False
     rotate_at: str = ""
-    rotates_to: int = ABSENT
+    next_number: int = ABSENT
     followed: dict[str, str] = field(default_factory=dict)
     last_sequence_number: int = 0
 
-    def _check_next_number(self, base_name: str, file_number: int, named: int) -> None:
+    def _check_next_number(self, base_name: str, file_number: int) -> None:
         """Another file begins: the one that ROTATE names, if there was a ROTATE.
 
-        The server leaves numbers out up to the highest in its directory, listed or not.
+        The server leaves numbers out up to the highest in its directory, listed or not; a crash may
+        have given some back.
         """
-        if named in (ABSENT, file_number):
-            if file_number > self.file_number + 1:
-                self.followed[format_log_file_name(base_name, file_number)] = self.file_name
-        elif file_number > named:
+        if file_number > self.next_number:
             self.report_anomaly(
                 AnomalyKind.FILE_NUMBER_SKIPPED,
                 f"{base_name}#{file_number}",
-                witness=f"{base_name}#{named}",
+                witness=f"{base_name}#{self.next_number}",
                 number=file_number,
                 previous=self.file_number,
-                expected=named,
+                expected=self.next_number,
             )
+        elif file_number < self.next_number and self.rotate_at:
+            named = format_log_file_name(base_name, self.next_number)
+            self._report_rotate(self.rotate_at, named, file_number)
         else:
-            self._report_rotate(self.rotate_at, format_log_file_name(base_name, named), file_number)
+            self._follow(base_name, file_number)
+
+    def _follow(self, base_name: str, file_number: int) -> None:
+        """Another file comes after the present one, maybe with numbers left out between them."""
+        if file_number > self.file_number + 1:
+            self.followed[format_log_file_name(base_name, file_number)] = self.file_name
 
     def _check_appended(self, event: Event) -> None:
         self.must_open_file = False
@@ -128,7 +135,7 @@ class BinlogFileReader(LogReader):
         at = f"{self.file_name}:{event.start}"
         is_later = base_name == self.base_name and number > self.file_number
         if is_later and position == FIRST_POSITION:
-            self.rotate_at, self.rotates_to = at, number
+            self.rotate_at, self.next_number = at, number
         else:
             self._report_rotate(at, next_file, self.file_number + 1, position)
 

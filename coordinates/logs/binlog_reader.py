@@ -109,11 +109,10 @@ class BinlogReader(BinlogFileReader):
                 self._drop_again(event, name)
                 return False
             self._begin_names()
-        named, self.rotates_to = self.rotates_to, ABSENT
-        self._check_end(base_name, file_number, named)
+        self._check_end(base_name, file_number)
         is_known = self.base_name == base_name and self.end >= 0
         if is_known:
-            self._check_next_number(base_name, file_number, named)
+            self._check_next_number(base_name, file_number)
             self._file_ended(self.file_number, self.end, file_number)
         self.emit_gathered()
         if self.group_state in (GroupState.OPENED, GroupState.BODY):
@@ -124,6 +123,7 @@ class BinlogReader(BinlogFileReader):
             self.oldest_file = format_log_file_name(base_name, file_number)
         self.base_name = base_name
         self.file_number = file_number
+        self.rotate_at, self.next_number = "", file_number + 1
         self.is_closed = self.has_stopped = False
         self.must_open_file = False
         self.offsets_doubtful = False
@@ -139,14 +139,14 @@ class BinlogReader(BinlogFileReader):
             self.group_state = GroupState.RESYNC
         return True
 
-    def _check_end(self, base_name: str, file_number: int, named: int) -> None:
+    def _check_end(self, base_name: str, file_number: int) -> None:
         """Another file begins: what must be between the present one and that?
 
         With a start that is not in the journal settings have changed, and after a crash the end of
         a file is gone: nothing of that is held against what follows.
         """
-        is_next = file_number == self.file_number + 1 or base_name != self.base_name
-        if self.end >= 0 and named == ABSENT and not is_next:
+        is_beyond = file_number > self.next_number and base_name == self.base_name
+        if self.end >= 0 and is_beyond and not self.rotate_at:
             self._note_missing(DroppedEvents.NUMBERS_LEFT_OUT, base_name, file_number)
             self.lineage += 1
             self.mark_gap()
@@ -248,6 +248,8 @@ class BinlogReader(BinlogFileReader):
             self._gathered_groups.append(
                 (len(ends) - 1, group.sid, group.gno, group.server_id, group.commit_ts, is_empty)
             )
+        if self.rotate_at and self.next_number > self.file_number + 1:
+            self._file_ended(self.file_number, end, self.next_number)
         return mark
 
     def _read_framing(self, event: Event, text: str) -> Mark:
@@ -474,17 +476,23 @@ class BinlogReader(BinlogFileReader):
             self.local = GrowingGtidSet(self.local.freeze() - gtids)
             self.of_unknown_writer = GrowingGtidSet(self.of_unknown_writer.freeze() - gtids)
         if file_number == self.file_number:
-            self.end = min(self.end, recovered[1])
+            if recovered[1] < self.end:
+                self.rotate_at = ""
+                self.end = recovered[1]
         elif len(gone) and (gone[:, FILE] > file_number).any():
+            self.rotate_at = ""
             self.file_number = file_number
             self.end = recovered[1]
-        elif file_number == self.file_number + 1 and recovered[1] < _FIRST_EVENT_END:
+        elif file_number == self.next_number and recovered[1] < _FIRST_EVENT_END:
             # A power cut left nothing of the file's head that could be read.
+            self._follow(base_name, file_number)
+            self.rotate_at, self.next_number = "", file_number + 1
             self.file_number = file_number
             self.end = recovered[1]
 
     def _lose_end(self) -> None:
         """A crash took groups out of the log, and which ones is not known."""
+        self.rotate_at = ""
         self.forget_logged()
         self.reporter.fleet_event(FleetEventKind.GAP, {"binlog_lineage": self.lineage})
 
@@ -525,6 +533,7 @@ class BinlogReader(BinlogFileReader):
         self.forget_logged()
         self.closed = {}
         self.oldest_file = None
+        self.rotate_at = ""
         self.is_closed = self.has_stopped = False
         self.must_open_file = False
 
@@ -549,6 +558,7 @@ class BinlogReader(BinlogFileReader):
         self.oldest_file = None
         self.table_only = GtidSet.EMPTY
         self.xid_groups = []
+        self.rotate_at, self.next_number = "", ABSENT
         self.is_closed = self.has_stopped = False
         self.must_open_file = False
         self.window.clear()

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
-    from tallystick.coordinates.audit.timeline_file import BinlogFile
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
     from tallystick.coordinates.audit.topology import Fleet
     from tallystick.coordinates.rules.outcomes import Reason
@@ -303,9 +302,4 @@ def groups_after(
             for end, sid, gno in zip(*(column.tolist() for column in groups), strict=True):
                 yield (following, end), f"{source.sids[sid]}:{gno}" if sid >= 0 else ""
         position = 0
-        following = following_number(following, file)
-
-
-def following_number(number: int, file: BinlogFile | None) -> int:
-    """Of the file after one of that number: the server may have left numbers out."""
-    return (0 if file is None else file.next_number) or number + 1
+        following = file.following

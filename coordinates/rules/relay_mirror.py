@@ -16,7 +16,6 @@ from tallystick.coordinates.rules.between import (
     Against,
     Compared,
     between,
-    following_number,
     forgotten,
 )
 from tallystick.coordinates.rules.families import Family, Lack
@@ -423,7 +422,7 @@ class _Mirror:
                 if number_between == high[0]:
                     first = file.count_groups(high[1], "right")
                 self._omit(number_between, file, np.arange(first, file.group_count))
-            number_between = following_number(number_between, file)
+            number_between = number_between + 1 if file is None else file.following
 
     def _omit(
         self, number: int, file: BinlogFile, absent: IntArray, *, named_only: bool = False

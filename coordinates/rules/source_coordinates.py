@@ -260,7 +260,9 @@ def kind_at(
     if may_be_of_ended_log(since, state):
         return Undecided(COORDINATES_OF_ENDED_LOG)
     if number > state.file_number:
-        if position == FIRST_POSITION and number == state.file_number + 1:
+        last, _ = source.file_at(state, state.file_number)
+        following = state.file_number + 1 if last is None else last.following
+        if position == FIRST_POSITION and number == following:
             return PositionKind.OUTSIDE
         return PositionKind.BEYOND if state.is_complete else Undecided(SOURCE_JOURNAL_GAP)
     file, _ = source.file_at(state, number)

@@ -50,7 +50,7 @@ def find_start(state: TailState, logs: Mapping[str, int]) -> Start:
         base, found = parse_log_file_name(name)
         if base == base_name:
             numbers[found] = name
-    following = numbers.get(number + 1)
+    following = next((numbers[found] for found in sorted(numbers) if found > number), None)
     size = logs.get(state.file)
     if size is not None:
         if state.ended_by and following is not None and size > state.position:
@@ -62,9 +62,9 @@ def find_start(state: TailState, logs: Mapping[str, int]) -> Start:
             # Read from its end, for what opened it shows whether it is the file that was followed.
             return Start(state.file, size, Happened.NOTHING)
     elif numbers and number < min(numbers):
-        if following is not None and state.ended_by:
-            return Start(following, MAGIC_LENGTH, Happened.NOTHING)
-        return Start(numbers[min(numbers)], MAGIC_LENGTH, Happened.PURGED)
+        is_whole = state.ended_by and min(numbers) == number + 1
+        happened = Happened.NOTHING if is_whole else Happened.PURGED
+        return Start(numbers[min(numbers)], MAGIC_LENGTH, happened)
     return Start(next(iter(logs)), MAGIC_LENGTH, Happened.RESET)
 
 

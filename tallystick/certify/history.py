@@ -228,6 +228,7 @@ class History:
             file.skip_to(end)
         elif file.end > end:
             file.truncate(end)
+        file.next_number = body["next_number"] or 0
         for later in [n for n in log.files if n > number]:
             del log.files[later]
             log.runs.pop(later, None)
@@ -323,7 +324,7 @@ class History:
         """
         if number not in log.after_gap | log.after_start:
             return False
-        following = log.files.get(number + 1)
+        following = log.files.get(log.files[number].following)
         previous = None if following is None else following.previous
         return previous is None or logged is None or not logged <= previous
 

@@ -420,7 +420,7 @@ def _whole_files(history: History, log: BinaryLog) -> list[int]:
     """The newest files that follow each other without a gap."""
     numbers: list[int] = []
     for number in sorted(log.files, reverse=True):
-        if numbers and numbers[0] != number + 1:
+        if numbers and numbers[0] != log.files[number].following:
             break
         if history.logged_at(log, number, log.files[number].end) is None:
             break

@@ -20,9 +20,8 @@ from tallystick.producers.simulator.assemble import History, simulate
 from tallystick.producers.simulator.faults import FAULTS
 from tests.support.damage import GAPS, KINDS, damaged
 
-SEEDS = (12, 26, 36, 54, 56, 66, 72, 80, 98, 130, 142, 148, 1002, 10084)
-"""Healthy fleets; 54, 66 and 80 are those in which a gap once brought findings, 10084 a small one:
-no journal has three blocks of the largest size."""
+SEEDS = (12, 26, 36, 52, 56, 66, 72, 80, 98, 130, 142, 148, 1002, 10084)
+"""Healthy fleets; 10084 is a small one: no journal has three blocks of the largest size."""
 FAULT_SEEDS = range(1, 2 * len(FAULTS), 26)
 
 

@@ -1119,6 +1119,23 @@ class TestSourceCoordinateValid:
         if not is_valid:
             assert output.findings[0].witness == f"s-bin.000001:{position}"
 
+    @pytest.mark.parametrize(
+        ("file", "position", "is_valid"), [(5, 4, True), (5, 5, False), (2, 4, False)]
+    )
+    def test_a_receiver_is_where_rotate_leads(self, file, position, is_valid):
+        """Before the source's file that it names is seen, whatever its number is."""
+        source, replica = fleet_of_two()
+        source.event()
+        source.end_file(left_out=3)
+        fields = {
+            "read_source_log_file": f"s-bin.00000{file}",
+            "read_source_log_pos": position,
+        }
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+        source.status(f"{A}:1-3")
+        expected = [] if is_valid else ["source_coordinate_valid"]
+        assert expected == names(audit(source, replica))
+
     @pytest.mark.parametrize("is_whole", [True, False])
     def test_the_last_group_of_the_log_is_one_once_its_end_is_logged(self, is_whole):
         """What follows later does not matter: until then it may have been a ROTATE or a STOP."""

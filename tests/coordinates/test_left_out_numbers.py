@@ -22,9 +22,9 @@ def rotated(*numbers: int, stops: bool = False) -> Journal:
             journal.binlog.stop()
             journal.record("stop")
             journal.start()
+            journal.binlog.open(number)
         else:
-            journal.binlog.event("ROTATE", 44, next_file=f"binlog.{number:06d}")
-        journal.binlog.open(number)
+            journal.binlog.rotate(number)
         journal.groups(1)
     return journal
 

@@ -147,7 +147,8 @@ def test_a_second_observer_with_another_clock_that_answers_late_brings_no_findin
     for name, journal in journals.items():
         part = until(journal, end)
         blocks += answering_late(part, ahead_us) if name == replaced else [part]
-    assert rules(audit_history(blocks)) == set()
+    # Cut by clocks that differ, no journal is known to end when another does.
+    assert rules(audit_history(blocks, goes_on=True)) == set()
 
 
 @pytest.mark.parametrize("seed", [4, 7, 18, 44])

@@ -167,9 +167,13 @@ class Journal:
             "group_is_empty": np.array([g in self.empty for g in gtids], dtype=np.bool_),
         }
 
-    def end_file(self, end: int | None = None) -> None:
+    def end_file(self, end: int | None = None, left_out: int = 0) -> None:
+        """The file ends here, or at ``end``; numbers are left out before the next one."""
         self.fleet_event(
-            FleetEventKind.FILE_END, **self._place(), end=self.position if end is None else end
+            FleetEventKind.FILE_END,
+            **self._place(),
+            end=self.position if end is None else end,
+            next_number=self.file + 1 + left_out,
         )
 
     def rotate(self, previous: str) -> None:

@@ -220,10 +220,11 @@ class Binlog(Log):
         self.groups.append(made)
         return made
 
-    def rotate(self) -> Record:
-        """ROTATE and the head of the next file; gives the ROTATE."""
-        record = self.event("ROTATE", 44, next_file=f"{self.base_name}.{self.number + 1:06d}")
-        self.open(self.number + 1)
+    def rotate(self, number: int | None = None) -> Record:
+        """ROTATE and the head of the next file, or of that number; gives the ROTATE."""
+        number = self.number + 1 if number is None else number
+        record = self.event("ROTATE", 44, next_file=f"{self.base_name}.{number:06d}")
+        self.open(number)
         return record
 
     def stop(self) -> Record:

@@ -144,6 +144,15 @@ class BinaryLog:
                 return file
         return None
 
+    def file_after(self, number: int) -> BinlogFile | None:
+        """The retained file that follows the one of that number, whatever its own number is."""
+        following = None
+        for file in reversed(self.files):
+            if file.number <= number:
+                break
+            following = file
+        return following
+
 
 def format_description_length(instance: Instance) -> int:
     """Length of the FORMAT_DESCRIPTION event that the version of a server writes."""

@@ -242,7 +242,7 @@ def _receive(fleet: World, channel: Channel, generation: int) -> None:
         if file is None:
             break
         if receiver.cursor_entry >= len(file.entries):
-            following = log.file_of_number(file.number + 1)
+            following = log.file_after(file.number)
             if following is None:
                 break
             # The file before ended with STOP or a crash, so no ROTATE has been sent.
@@ -385,7 +385,7 @@ def _receive_framing(fleet: World, channel: Channel, file: BinlogFile, event: Fr
     relay_log.write_source_rotate(fleet, channel, event.end, event.checksum, event.next_file)
     flush_position(fleet, channel)
     persist_position(fleet, channel, "relay_rotate")
-    following = channel.source[BinaryLog].file_of_number(file.number + 1)
+    following = channel.source[BinaryLog].file_after(file.number)
     if following is not None and following.name == event.next_file:
         _next_file(fleet, channel, following)
 

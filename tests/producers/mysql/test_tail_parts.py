@@ -60,6 +60,9 @@ FILES = {"binlog.000003": 500, "binlog.000004": 700}
         ("binlog.000004", 900, 0, ("binlog.000003", 4, Happened.RESET)),
         ("binlog.000005", 4, 0, ("binlog.000003", 4, Happened.RESET)),
         ("other.000003", 4, 0, ("binlog.000003", 4, Happened.RESET)),
+        ("binlog.000004", 600, EventType.STOP, ("binlog.000009", 4, Happened.CLOSED)),
+        ("binlog.000004", 677, EventType.STOP, ("binlog.000009", 4, Happened.NOTHING)),
+        ("binlog.000004", 900, 0, ("binlog.000004", 700, Happened.NOTHING)),
     ],
 )
 def test_a_journal_goes_on_where_the_files_allow_it(

@@ -58,8 +58,8 @@ def undecided(found, *journals, instance=None):
     return [check.sentence for check in judged.checks if check.outcome is Outcome.UNDECIDED]
 
 
-def server():
-    """A server, and all its group boundaries with what it had executed there."""
+def server(second=2):
+    """A server, and all its group boundaries with what it had executed there, in two files."""
     journal = Journal().begin()
     journal.row()
     boundaries = [(journal.binlog.coordinates, "")]
@@ -67,21 +67,23 @@ def server():
         journal.groups(1, form="ddl" if number % 3 else "rows")
         boundaries.append((journal.binlog.coordinates, str(journal.binlog.gtids)))
         if number == 4:
-            journal.binlog.rotate()
+            journal.binlog.rotate(second)
             boundaries.append((journal.binlog.coordinates, str(journal.binlog.gtids)))
             journal.row()
     journal.row()
     return journal, boundaries
 
 
-def test_every_boundary_is_true():
+@pytest.mark.parametrize("second", [2, 7])
+def test_every_boundary_is_true(second):
     """With the set, without it, and the set alone; the beginning of a file is one."""
-    journal, boundaries = server()
+    journal, boundaries = server(second)
     for position, gtids in boundaries:
         assert truth(backup(position, gtids), journal) is Truth.TRUE
         assert truth(backup(position), journal) is Truth.TRUE
         assert truth(backup(None, gtids), journal) is Truth.TRUE
-    assert truth(backup(("binlog.000002", 4), boundaries[4][1]), journal) is Truth.TRUE
+    first = (f"binlog.{second:06d}", 4)
+    assert truth(backup(first, boundaries[4][1]), journal) is Truth.TRUE
 
 
 def test_no_other_position_is_true():
