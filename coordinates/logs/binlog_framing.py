@@ -46,6 +46,8 @@ class BinlogFileReader(LogReader):
         is_closed: Whether the present file ended with ROTATE or STOP.
         has_stopped: Whether that was STOP.
         must_open_file: Whether the server started, so that the next event opens a file.
+        may_lack_files: Whether a start has left out numbers before the present file, and the
+            journal does not show yet that there are no files of them.
         rotate_at: Where the ROTATE of the present file is, empty while there is none.
         next_number: The number that the next file takes: as ROTATE names it, or else one more than
             the highest that was seen.
@@ -60,6 +62,7 @@ class BinlogFileReader(LogReader):
     is_closed: bool = False
     has_stopped: bool = False
     must_open_file: bool = False
+    may_lack_files: bool = False
     rotate_at: str = ""
     next_number: int = ABSENT
     followed: dict[str, str] = field(default_factory=dict)
@@ -71,7 +74,7 @@ class BinlogFileReader(LogReader):
         The server leaves numbers out up to the highest in its directory, listed or not; a crash may
         have given some back.
         """
-        if file_number > self.next_number:
+        if self.rotate_at and file_number > self.next_number:
             self.report_anomaly(
                 AnomalyKind.FILE_NUMBER_SKIPPED,
                 f"{base_name}#{file_number}",
@@ -80,7 +83,7 @@ class BinlogFileReader(LogReader):
                 previous=self.file_number,
                 expected=self.next_number,
             )
-        elif file_number < self.next_number and self.rotate_at:
+        elif self.rotate_at and file_number < self.next_number:
             named = format_log_file_name(base_name, self.next_number)
             self._report_rotate(self.rotate_at, named, file_number)
         else:

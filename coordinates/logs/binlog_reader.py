@@ -145,22 +145,40 @@ class BinlogReader(BinlogFileReader):
         With a start that is not in the journal settings have changed, and after a crash the end of
         a file is gone: nothing of that is held against what follows.
         """
+        if self.end >= 0 and not self.must_open_file:
+            if not self.is_closed:
+                self._note_missing(DroppedEvents.FILE_LEFT_OPEN, base_name, file_number)
+                self.lineage += 1
+                self.mark_gap()
+                self.server.started_unseen()
+            elif self.has_stopped:
+                self._note_missing(DroppedEvents.START_LEFT_OUT, base_name, file_number)
+                self.server.started_unseen()
         is_beyond = file_number > self.next_number and base_name == self.base_name
-        if self.end >= 0 and is_beyond and not self.rotate_at:
-            self._note_missing(DroppedEvents.NUMBERS_LEFT_OUT, base_name, file_number)
-            self.lineage += 1
-            self.mark_gap()
+        self.may_lack_files = self.end >= 0 and is_beyond and not self.rotate_at
+
+    def _check_left_out(self, event: Event, previous: GtidSet | None) -> None:
+        """A start has left out numbers: if there were files of them, what had they logged?
+
+        Nothing, if there are GTIDs alone and the next file's PREVIOUS_GTIDS has no more of them.
+        """
+        self.may_lack_files = False
+        is_known = self.logged_is_complete and self.server.gtid_mode == "ON"
+        if is_known and previous is not None and previous <= self.logged.freeze():
             return
-        if self.end < 0 or self.must_open_file:
-            return
-        if not self.is_closed:
-            self._note_missing(DroppedEvents.FILE_LEFT_OPEN, base_name, file_number)
-            self.lineage += 1
-            self.mark_gap()
-            self.server.started_unseen()
-        elif self.has_stopped:
-            self._note_missing(DroppedEvents.START_LEFT_OUT, base_name, file_number)
-            self.server.started_unseen()
+        self.reporter.dropped(
+            DroppedEvents.NUMBERS_LEFT_OUT,
+            at=f"{self.file_name}:{event.start}",
+            log=self.log_name,
+            file=self.followed.pop(self.file_name),
+            next_file=self.file_name,
+            channel=self.channel,
+        )
+        self.lineage += 1
+        self.forget_logged()
+        self.closed = {}
+        self.oldest_file = None
+        self.reporter.fleet_event(FleetEventKind.GAP, {"binlog_lineage": self.lineage})
 
     def _begin_names(self) -> None:
         """Files of another base name: positions of old ones mean nothing among their numbers.
@@ -289,8 +307,12 @@ class BinlogReader(BinlogFileReader):
             previous = GtidSet.parse(text, tags=self.server.knows_tags)
         except GtidSetParseError as error:
             self._report_unreadable_head(at, text, error)
+            if self.may_lack_files:
+                self._check_left_out(event, None)
             self.logged_is_complete = False
             return
+        if self.may_lack_files:
+            self._check_left_out(event, previous)
         if self.logged_is_complete and self.base_has_past:
             before = self.file_set.freeze()
             missing = before - previous
@@ -559,6 +581,7 @@ class BinlogReader(BinlogFileReader):
         self.table_only = GtidSet.EMPTY
         self.xid_groups = []
         self.rotate_at, self.next_number = "", ABSENT
+        self.may_lack_files = False
         self.is_closed = self.has_stopped = False
         self.must_open_file = False
         self.window.clear()

@@ -416,8 +416,9 @@ def purged_monotone(e: PurgedEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "neither the list of binary logs nor the files' events were observed, they changed inside a"
-        " gap of the journal, or numbers are left out where the journal has no ROTATE that does so"
-        " and none of the files"
+        " gap of the journal, or numbers are left out where the journal has none of the files, no"
+        " ROTATE that does so, and no start whose first PREVIOUS_GTIDS, with GTIDs alone, is what"
+        " was logged before"
     ),
     sources=(
         "MySQL manual: The Binary Log; PURGE BINARY LOGS Statement",

@@ -14,17 +14,11 @@ from tests.support.rule_cases import source
 from tests.support.rule_cases_over_time import files
 
 
-def rotated(*numbers: int, stops: bool = False) -> Journal:
-    """A journal whose files have these numbers after the first; a start follows a stop."""
+def rotated(*numbers: int) -> Journal:
+    """A journal whose files have these numbers after the first."""
     journal = source()
     for number in numbers:
-        if stops:
-            journal.binlog.stop()
-            journal.record("stop")
-            journal.start()
-            journal.binlog.open(number)
-        else:
-            journal.binlog.rotate(number)
+        journal.binlog.rotate(number)
         journal.groups(1)
     return journal
 
@@ -48,11 +42,39 @@ def test_what_rotate_names_follows(listed: tuple[int, ...]):
     assert reasons(result) == ({"numbers_unseen"} if 3 in listed else set())
 
 
-def test_without_rotate_a_file_may_be_left_out_of_the_journal():
-    """A start takes a free number, too; or the journal lacks what was between."""
-    assert reasons(audit(rotated(2, stops=True))) == set()
-    result = audit(rotated(4, stops=True))
-    assert (result.broken, reasons(result)) == ([], {"numbers_left_out"})
+def restarted(number: int, mode: str = "ON") -> Journal:
+    """A journal whose server is started twice, and its last file has this number."""
+    journal = Journal(gtid_mode=mode).begin()
+    for opened in (2, number):
+        journal.groups(1).binlog.stop()
+        journal.record("stop")
+        journal.start()
+        journal.binlog.open(opened)
+    journal.row(binary_logs=files(1, 2, number))
+    journal.groups(1).row()
+    return journal
+
+
+@pytest.mark.parametrize(
+    ("number", "mode", "is_known"),
+    [(3, "ON", True), (3, "ON_PERMISSIVE", True), (5, "ON", True), (5, "ON_PERMISSIVE", False)],
+)
+def test_a_start_takes_a_free_number(number: int, mode: str, is_known: bool):
+    """With GTIDs alone the next PREVIOUS_GTIDS shows that nothing was logged between."""
+    result = audit(restarted(number, mode))
+    assert result.broken == []
+    assert reasons(result) == (set() if is_known else {"numbers_left_out", "numbers_unseen"})
+
+
+@pytest.mark.parametrize("lacks", ["start", "file"])
+def test_what_a_start_has_left_out_the_journal_may_lack(lacks: str):
+    """The start, and with it what modes there were; or a file that had groups."""
+    records = restarted(5).records
+    starts = [n for n, one in enumerate(records) if one["kind"] == "start"]
+    first, end = (starts[2] - 1, starts[2] + 1) if lacks == "start" else (starts[1], starts[2])
+    result = audit(records[:first] + records[end:])
+    assert result.broken == []
+    assert reasons(result) == {"numbers_left_out", "numbers_unseen"}
 
 
 @pytest.mark.parametrize("listed", [(2, 4), (1, 2, 4), (2, 3, 4)])

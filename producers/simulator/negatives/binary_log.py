@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.negatives.acts import SECOND_US, near, replicas, sources
 from tallystick.producers.simulator.negatives.negative import Negative
-from tallystick.producers.simulator.server import administration, binary_log, clients
+from tallystick.producers.simulator.server import administration, clients, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
 
@@ -82,11 +79,10 @@ class StrayFile(_Rotations):
 
     def arrange(self, fleet: World) -> None:
         super().arrange(fleet)
-        numbers = {
-            name: instance[BinaryLog].active.number + _STRAY_AHEAD
-            for name, instance in fleet.instances.items()
-        }
-        fleet.bus.connect(binary_log.ROTATE, partial(_beyond, numbers))
+        for instance in fleet.instances.values():
+            log = instance[BinaryLog]
+            log.stray_number = log.active.number + _STRAY_AHEAD
+            near(fleet, 0.1, instance, _restart_or_rotate, instance)
 
 
 class Idle(Negative):
@@ -120,11 +116,10 @@ class LogReplicaUpdatesOff(Negative):
                 administration.set_variables(replica, log_replica_updates=False)
 
 
-def _beyond(numbers: Mapping[str, int], fleet: World, instance: Instance, number: int) -> int:
-    """One more than the highest number in the directory."""
-    del fleet
-    stray = numbers[instance.instance_id]
-    return stray + 1 if number <= stray else number
+def _restart_or_rotate(fleet: World, instance: Instance) -> None:
+    """Either takes the next number."""
+    act = fleet.rng.choice((lifecycle.shut_down, administration.flush_binary_logs))
+    act(fleet, instance)
 
 
 def _commit_huge(fleet: World, instance: Instance) -> None:

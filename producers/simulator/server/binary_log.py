@@ -122,6 +122,8 @@ class BinaryLog:
     """Mirror of ``variables["log_bin"]`` for the hot path."""
     rotation_is_due: bool = False
     """A group crossed ``max_size``."""
+    stray_number: int = 0
+    """The highest number of a file in the directory that the index does not list, 0 none."""
     files_are_held: bool = False
     """Whether nobody purges a file."""
     awaited_by: set[str] = field(default_factory=set)
@@ -143,6 +145,10 @@ class BinaryLog:
             if file.number == number:
                 return file
         return None
+
+    def number_after(self, file: BinlogFile) -> int:
+        """The number that the next file takes: one more than the highest in the directory."""
+        return max(file.number, self.stray_number) + 1
 
     def file_after(self, number: int) -> BinlogFile | None:
         """The retained file that follows the one of that number, whatever its own number is."""
@@ -219,7 +225,7 @@ def open_file(fleet: World, instance: Instance, number: int, previous: GtidInter
 def rotate(fleet: World, instance: Instance) -> None:
     """Close the active file with ROTATE and open the next; no group is between its stages."""
     file = instance[BinaryLog].active
-    number = fleet.bus.emit(ROTATE, fleet, instance, file.number + 1)
+    number = fleet.bus.emit(ROTATE, fleet, instance, instance[BinaryLog].number_after(file))
     write_rotate(fleet, instance, number)
     file.is_closed = True
     instance[BinaryLog].rotation_is_due = False

@@ -240,7 +240,7 @@ def start(fleet: World, instance: Instance, crashed: bool) -> None:
     if last is not None:
         last.is_closed = True
     if instance[BinaryLog].is_open:
-        number = 1 if last is None else last.number + 1
+        number = 1 if last is None else instance[BinaryLog].number_after(last)
         binary_log.open_file(fleet, instance, number, logged)
     for channel in instance[ChannelMap].channels.values():
         if channel.is_configured and channel[RelayLog].files:
