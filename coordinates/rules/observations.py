@@ -182,8 +182,9 @@ START_LEFT_OUT = reason(
 )
 NUMBERS_LEFT_OUT = reason(
     "numbers_left_out",
-    "{next_file} of the {log} follows {file}, and neither a ROTATE nor its PREVIOUS_GTIDS shows that"
-    " the server left the numbers between them out: there may be files that are not in the journal",
+    "{next_file} of the {log} follows {file}, and neither a ROTATE nor its PREVIOUS_GTIDS shows"
+    " that the server left the numbers between them out: there may be files that are not in the"
+    " journal",
     Lack.JOURNAL,
 )
 START_UNRECORDED = reason(
