@@ -122,13 +122,16 @@ def reset_replicas(lab: Lab) -> None:
 
 
 def stray_file(lab: Lab) -> None:
-    """A file that nobody lists: the next one's number is one more than its."""
+    """A file that nobody lists: the next one's number is one more than its.
+
+    The one server takes it with a ROTATE, the other when it is started next.
+    """
     for name in (SOURCE_A, REPLICA_1):
         with session(lab.addresses()[name]) as server:
             base_name, number = parse_log_file_name(server.run("SHOW BINARY LOGS")[-1][0])
             stray = format_log_file_name(base_name, number + 3)
             (lab.servers[name].data_directory / stray).touch()
-            server.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
+    on(lab, SOURCE_A, "FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
 
 
 def flush(lab: Lab) -> None:
