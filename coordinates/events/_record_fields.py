@@ -294,6 +294,41 @@ class Cases:
         return shape(value)
 
 
+_CLONE_FIELDS: dict[str, Check] = {
+    "peer": name,
+    "stage": text,
+    "donor_version": text,
+    "recipient_version": text,
+    "binlog_file": text,
+    "binlog_position": _POSITION,
+    "gtid_executed": text,
+    "error": anything,
+    "message": text,
+    "blocks": OneOf("xa"),
+    "lsn": _COUNT,
+    "destination": text,
+    "source": text,
+    "begin_time": text,
+    "not_before": _COUNT,
+}
+_CLONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    "begin": (_CLONE_FIELDS, ()),
+    "refused": (_CLONE_FIELDS, ()),
+    "version": (_CLONE_FIELDS, ("donor_version", "recipient_version")),
+    "stage": (_CLONE_FIELDS, ("stage",)),
+    "order_forced": (_CLONE_FIELDS, ()),
+    "prepared_awaited": (_CLONE_FIELDS, ()),
+    "donor_blocked": (_CLONE_FIELDS, ()),
+    "position_read": (_CLONE_FIELDS, ()),
+    "commit": (_CLONE_FIELDS, ("binlog_file", "binlog_position")),
+    "donor_released": (_CLONE_FIELDS, ()),
+    "order_released": (_CLONE_FIELDS, ()),
+    "end": (_CLONE_FIELDS, ()),
+    "recovered": (_CLONE_FIELDS, ()),
+    "found": (_CLONE_FIELDS, ()),
+}
+
+
 def _cases(
     key: str,
     common: dict[str, Check],
@@ -380,43 +415,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
     RecordType.STATEMENT: Shape(
         {"engine": name, "type": OneOf("dml", "ddl"), "binlogged": boolean}
     ),
-    RecordType.CLONE: Shape(
-        {
-            "step": OneOf(
-                "begin",
-                "refused",
-                "version",
-                "stage",
-                "order_forced",
-                "prepared_awaited",
-                "donor_blocked",
-                "position_read",
-                "commit",
-                "donor_released",
-                "order_released",
-                "end",
-                "recovered",
-                "found",
-            ),
-            "role": OneOf("donor", "recipient"),
-            "peer": name,
-            "stage": text,
-            "donor_version": text,
-            "recipient_version": text,
-            "binlog_file": text,
-            "binlog_position": _POSITION,
-            "gtid_executed": text,
-            "error": anything,
-            "message": text,
-            "blocks": OneOf("xa"),
-            "lsn": _COUNT,
-            "destination": text,
-            "source": text,
-            "begin_time": text,
-            "not_before": _COUNT,
-        },
-        ("step",),
-    ),
+    RecordType.CLONE: _cases("step", {"role": OneOf("donor", "recipient")}, _CLONE_STEPS),
     RecordType.GTID_PERSISTER: Shape(
         {
             "step": OneOf("prepare", "commit", "write", "number", "purge", "recover"),

@@ -41,6 +41,13 @@ CLONE_DESTINATION_UNKNOWN = reason(
     Lack.BACKUP,
 )
 
+CLONE_PAGE_UNREAD = reason(
+    "clone_page_unread",
+    "the coordinates (binlog_file, binlog_position) in the donor's TRX_SYS page at the moment of"
+    " the clone are not known",
+    Lack.BACKUP,
+)
+
 CLONE_PROTOCOL = register(
     Rule(
         number=62,
@@ -123,8 +130,8 @@ CLONE_COMMITS_ORDERED = register(
             " named data that were not there."
         ),
         undecided_when=(
-            "the donor's steps or its commits while the order was forced were not observed, or"
-            " binary logging is off"
+            "the donor's steps, its commits while the order was forced, or the page's coordinates"
+            " were not observed, or binary logging is off"
         ),
         sources=("WL#9211, Clone PHY binary log position",),
         remedy=(
@@ -354,20 +361,22 @@ class CloneProtocol:
         self._stage = number
 
     def _page_written(self, body: Mapping[str, Any], at: str) -> None:
-        position = body.get("binlog_position")
-        try:
-            base_name, number = parse_log_file_name(body.get("binlog_file", ""))
-        except CoordinateError:
+        file, position = body.get("binlog_file"), body.get("binlog_position")
+        if file is None or position is None:
+            if self._page is not None:
+                note_undecided(self._reporter, [CLONE_COMMITS_ORDERED], CLONE_PAGE_UNREAD, at)
             return
-        if not isinstance(position, int):
+        try:
+            base_name, number = parse_log_file_name(file)
+        except CoordinateError:
             return
         before, now = self._page, (base_name, number, position)
         if before is not None and before[0] == base_name and now < before:
             broken = Broken(
                 "trx_sys_fell",
-                witness=f"{body['binlog_file']}:{position}",
+                witness=f"{file}:{position}",
                 at=at,
-                file=body["binlog_file"],
+                file=file,
                 number=number,
                 position=position,
                 previous_number=before[1],

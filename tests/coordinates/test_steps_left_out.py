@@ -79,6 +79,22 @@ def test_a_run_that_ends_has_begun(name: str, begins: bool) -> None:
     assert _reasons(result) == ["begin_unseen"] * (not begins)
 
 
+@pytest.mark.parametrize("given", [("binlog_file", "binlog_position"), ("binlog_file",), ()])
+@pytest.mark.parametrize("commits", [True, False])
+def test_the_page_that_a_clone_has_copied_is_read(given: tuple[str, ...], commits: bool) -> None:
+    """Where commits wrote it; a server without a binary log has nothing in it."""
+    donor = {**_CLONE, "role": "donor"}
+    journal = Journal().begin()
+    steps = ["begin", "order_forced", "prepared_awaited", *["commit"] * commits, "donor_blocked"]
+    page = {"binlog_file": journal.binlog.file, "binlog_position": journal.binlog.end}
+    for step in steps:
+        journal.record(**donor, step=step, **(page if step == "commit" else {}))
+    journal.record(**donor, step="position_read", **{name: page[name] for name in given})
+    for step in ("donor_released", "order_released", "end"):
+        journal.record(**donor, step=step)
+    assert _reasons(audit(journal)) == ["clone_page_unread"] * (commits and len(given) < 2)
+
+
 @pytest.mark.parametrize("name", ["donor", "recipient", "backup"])
 def test_a_run_that_fails_may_have_begun_before(name: str) -> None:
     """Nothing is made of what has failed."""

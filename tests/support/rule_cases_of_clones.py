@@ -44,7 +44,8 @@ def _recipient(*steps: str, destination: str = "LOCAL INSTANCE") -> Journal:
     journal.record("clone", step="begin", destination=destination, **who)
     for step in steps:
         fields = {"step": "stage", "stage": step} if step in STAGES else {"step": step}
-        journal.record("clone", **fields, **who)
+        versions = dict.fromkeys(("donor_version", "recipient_version"), journal.version)
+        journal.record("clone", **fields, **(versions if step == "version" else {}), **who)
         if step == "RESTART":
             journal.start(data_lineage="cloned")
     return journal

@@ -60,9 +60,6 @@ FILES = {"binlog.000003": 500, "binlog.000004": 700}
         ("binlog.000004", 900, 0, ("binlog.000003", 4, Happened.RESET)),
         ("binlog.000005", 4, 0, ("binlog.000003", 4, Happened.RESET)),
         ("other.000003", 4, 0, ("binlog.000003", 4, Happened.RESET)),
-        ("binlog.000004", 600, EventType.STOP, ("binlog.000009", 4, Happened.CLOSED)),
-        ("binlog.000004", 677, EventType.STOP, ("binlog.000009", 4, Happened.NOTHING)),
-        ("binlog.000004", 900, 0, ("binlog.000004", 700, Happened.NOTHING)),
     ],
 )
 def test_a_journal_goes_on_where_the_files_allow_it(
@@ -71,6 +68,22 @@ def test_a_journal_goes_on_where_the_files_allow_it(
     """Read on, a file cut by recovery, one read to its end, purged ones, a log begun anew."""
     state = TailState(file=file, position=position, ended_by=ended_by)
     assert tuple(find_start(state, FILES)) == expected
+
+
+@pytest.mark.parametrize(
+    ("position", "ended_by", "expected"),
+    [
+        (600, EventType.STOP, ("binlog.000004", 4, Happened.CLOSED)),
+        (677, EventType.STOP, ("binlog.000004", 4, Happened.NOTHING)),
+        (900, 0, ("binlog.000001", 700, Happened.NOTHING)),
+    ],
+)
+def test_numbers_between_two_files_may_be_left_out(
+    position: int, ended_by: int, expected: tuple[str, int, Happened]
+) -> None:
+    """What follows a file is the next one that there is."""
+    state = TailState(file="binlog.000001", position=position, ended_by=ended_by)
+    assert tuple(find_start(state, {"binlog.000001": 700, "binlog.000004": 500})) == expected
 
 
 RENAMED = ("binlog.000003", "binlog.000004", "third.000001", "third.000002", "binlog.000005")
