@@ -23,10 +23,12 @@ from tallystick.coordinates.events._field_checks import (
     anything,
     boolean,
     channel_name,
+    gtid_set,
     identifier,
     log_file,
     missing_key,
     name,
+    one_gtid,
     server_uuid,
     switch,
     table_row,
@@ -329,6 +331,19 @@ _CLONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
 }
 
 
+_PERSISTER_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    "prepare": ({"gtid": one_gtid}, ("gtid",)),
+    "commit": ({"gtid": one_gtid, "trx_no": _COUNT}, ("gtid", "trx_no")),
+    "write": (
+        {"gtids": gtid_set, "oldest_trx_no": _COUNT, "trx_num_gtid": _COUNT},
+        ("gtids",),
+    ),
+    "number": ({"trx_num_gtid": _COUNT}, ("trx_num_gtid",)),
+    "purge": ({"trx_no": _COUNT}, ("trx_no",)),
+    "recover": ({"gtids": gtid_set, "trx_num_gtid": _COUNT}, ("gtids",)),
+}
+
+
 def _cases(
     key: str,
     common: dict[str, Check],
@@ -416,17 +431,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
         {"engine": name, "type": OneOf("dml", "ddl"), "binlogged": boolean}
     ),
     RecordType.CLONE: _cases("step", {"role": OneOf("donor", "recipient")}, _CLONE_STEPS),
-    RecordType.GTID_PERSISTER: Shape(
-        {
-            "step": OneOf("prepare", "commit", "write", "number", "purge", "recover"),
-            "trx_no": _COUNT,
-            "gtid": text,
-            "gtids": text,
-            "oldest_trx_no": _COUNT,
-            "trx_num_gtid": _COUNT,
-        },
-        ("step",),
-    ),
+    RecordType.GTID_PERSISTER: _cases("step", {}, _PERSISTER_STEPS),
     RecordType.BACKUP: _cases("step", {}, _BACKUP_STEPS),
     RecordType.REDO_STATUS: Shape(
         dict.fromkeys(("current", "written", "flushed", "checkpoint"), _COUNT)

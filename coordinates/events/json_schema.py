@@ -19,9 +19,11 @@ from tallystick.coordinates.events._field_checks import (
     anything,
     boolean,
     channel_name,
+    gtid_set,
     identifier,
     log_file,
     name,
+    one_gtid,
     server_uuid,
     switch,
     table_row,
@@ -51,9 +53,11 @@ _OF_CHECK: Mapping[Check, Schema] = {
     anything: {},
     boolean: {"type": "boolean"},
     channel_name: _TEXT,
+    gtid_set: _TEXT,
     identifier: {"anyOf": [_COUNT, _NAME]},
     log_file: _LOG_FILE,
     name: _NAME,
+    one_gtid: _NAME,
     resource: {
         "anyOf": [{"enum": list(RESOURCES)}, {"type": "string", "pattern": "^(channel|engine):"}]
     },

@@ -273,28 +273,30 @@ class GtidPersistence:
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``gtid_persister`` record."""
-        step, trx_no = body["step"], body.get("trx_no")
+        step = body["step"]
         self._persister_steps.took(step, ts)
-        if step == "commit" and isinstance(trx_no, int):
-            self._ended(str(body.get("gtid")), self._judge_number(body, trx_no, ts), ts)
+        if step == "commit":
+            self._ended(body["gtid"], self._judge_number(body, ts), ts)
         elif step == "prepare":
-            self._ended(str(body.get("gtid")), 0, ts)
+            self._ended(body["gtid"], 0, ts)
         elif step == "write":
             self._written(body, ts)
             self._moved(body, ts)
         elif step == "number":
             self._moved(body, ts)
-        elif step == "purge" and isinstance(trx_no, int):
-            self._judge_limit("purge_limit_passed", "purge limit", trx_no, ts)
+        elif step == "purge":
+            limit = body["trx_no"]
+            self._judge_limit("purge_limit_passed", "purge limit", limit, ts)
             if not self.forgotten:
-                self._persister_steps.purged(self._pending, trx_no, ts)
+                self._persister_steps.purged(self._pending, limit, ts)
         elif step == "recover":
             self._forget()
             self._recovered(body.get("trx_num_gtid"))
             self._writes = WRITES_UNTIL_ANCHORED
 
-    def _judge_number(self, body: Mapping[str, Any], trx_no: int, ts: int) -> int:
+    def _judge_number(self, body: Mapping[str, Any], ts: int) -> int:
         """The number to follow a commit by; 0 where a write has passed it, which is found once."""
+        trx_no: int = body["trx_no"]
         if trx_no >= self._collected:
             return trx_no
         broken = Broken(
@@ -303,7 +305,7 @@ class GtidPersistence:
             at=f"gtid persister at {ts}",
             number=self._collected,
             oldest=trx_no,
-            gtid=str(body.get("gtid")),
+            gtid=body["gtid"],
         )
         self._reporter.broken(PURGE_WAITS_FOR_GTID_PERSIST, broken)
         return 0
@@ -343,13 +345,7 @@ class GtidPersistence:
         )
 
     def _written(self, body: Mapping[str, Any], ts: int) -> None:
-        gtids = body.get("gtids") or ""
-        try:
-            written = GtidSet.parse(gtids if isinstance(gtids, str) else ",".join(gtids))
-        except (GtidSetParseError, TypeError):
-            # Which of them are in the table now is unknown.
-            self._forget()
-            return
+        written = GtidSet.parse(body["gtids"])
         known = {gtid: None for gtid in self._pending if gtid in written}
         oldest = next((item for item in self._since.items() if item[0] in known), None)
         if oldest is not None:
@@ -378,9 +374,7 @@ class GtidPersistence:
                 kept=INTERVALS_MAX,
                 at=f"gtid persister at {ts}",
             )
-        collected = body.get("oldest_trx_no")
-        if isinstance(collected, int):
-            self._collected = max(self._collected, collected)
+        self._collected = max(self._collected, body.get("oldest_trx_no") or 0)
         left_out = self._persister_steps.written(self._pending, known, written, body, ts)
         for gtid in known:
             del self._pending[gtid]
@@ -418,7 +412,7 @@ class GtidPersistence:
     def _moved(self, body: Mapping[str, Any], ts: int) -> None:
         """The number in the TRX_SYS page, if the record has it."""
         number = body.get("trx_num_gtid")
-        if not isinstance(number, int):
+        if number is None:
             return
         if number < self._trx_num_gtid:
             broken = Broken(

@@ -164,7 +164,7 @@ class PersisterSteps:
         done = {*left_out, *known}
         self._due = [gtid for gtid in waiting if gtid not in done]
         collected, number = body.get("oldest_trx_no"), self._number
-        is_awaited = isinstance(collected, int) and number is not None and collected > number
+        is_awaited = collected is not None and number is not None and collected > number
         self._awaited_number = collected if is_awaited else None
         return left_out
 

@@ -62,18 +62,11 @@ def test_what_a_row_does_not_name_as_executed_its_table_need_not_have(executed):
     assert is_found is (executed == "1-3")
 
 
-def test_a_purge_that_does_not_say_up_to_where_is_none():
-    journal = persisted()
-    journal.record("gtid_persister", step="purge")
-    assert [] == audit(journal).findings
-
-
-def test_a_recovery_that_names_a_transaction_is_no_purge():
+def test_what_a_recovery_found_in_undo_logs_is_not_late():
     """What waits in undo logs is what it found there, up to the number that it read."""
     journal = persisted()
     journal.record("gtid_persister", step="commit", trx_no=3, gtid=f"{UUID_A}:3")
-    found = {"gtids": f"{UUID_A}:3", "trx_num_gtid": 3, "trx_no": 9}
-    journal.record("gtid_persister", step="recover", **found)
+    journal.record("gtid_persister", step="recover", gtids=f"{UUID_A}:3", trx_num_gtid=3)
     assert [] == audit(journal).findings
 
 
