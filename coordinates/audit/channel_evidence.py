@@ -399,12 +399,13 @@ def _worker_in(
         found = relay.window.find_end(at.file_number, at.position)
         mark = _NOTHING if found is None else int(relay.window.rows()[found][MARK])
         values["ends_no_group"] = mark == _NOTHING
-    if relay.source_base != source.base_name:
+    is_of_other = relay.source_base != source.base_name
+    if relay.source_base is None or (is_of_other and not relay.is_of_one_base):
         return values
     groups = relay.queue.rows()
     is_there = (groups[:, Q_FILE] == at.file_number) & (groups[:, Q_END] == at.position)
     is_known = (groups[:, Q_SOURCE_FILE] >= 1) & (groups[:, Q_SOURCE_END] >= 0)
-    is_it = is_known & (groups[:, Q_SOURCE_FILE] == source.file_number)
+    is_it = is_known & (groups[:, Q_SOURCE_FILE] == source.file_number) & (not is_of_other)
     is_it &= (groups[:, Q_SOURCE_END] - source.position) % WRAP == 0
     shown = is_there & is_known
     if relay.is_of_one_source and not relay.steps_back:
@@ -413,7 +414,7 @@ def _worker_in(
         group = groups[shown][0]
         values["others"] = (
             LogCoordinates(at.base_name, int(group[Q_FILE]), int(group[Q_END])),
-            LogCoordinates(source.base_name, int(group[Q_SOURCE_FILE]), int(group[Q_SOURCE_END])),
+            LogCoordinates(relay.source_base, int(group[Q_SOURCE_FILE]), int(group[Q_SOURCE_END])),
         )
     return values
 
@@ -469,11 +470,12 @@ def _group_end(
 ) -> GroupEnd | None:
     """What ends at relay coordinates, beside which are source coordinates; ``read``: the channel's.
 
-    None where nothing that ends there is remembered, or the relay log is of another source.
+    None where nothing that ends there is remembered, or the relay log may be of another source.
     """
-    if applied is None or relay.base_name != applied.base_name:
+    if applied is None or relay.base_name != applied.base_name or relay.source_base is None:
         return None
-    if executed is None or relay.source_base != executed.base_name:
+    is_of_other = executed is not None and relay.source_base != executed.base_name
+    if executed is None or (is_of_other and not relay.is_of_one_base):
         return None
     found = _source_end_at(relay, applied)
     if found is None:
@@ -481,9 +483,11 @@ def _group_end(
     number, position = found
     if number < 1 or position < 0:
         return GroupEnd(None, has_moved_on=False)
+    end = LogCoordinates(relay.source_base, number, position)
+    if is_of_other:
+        return GroupEnd(end, has_moved_on=False)
     if number == executed.file_number and (position - executed.position) % WRAP == 0:
         return GroupEnd(executed, has_moved_on=False)
-    end = LogCoordinates(executed.base_name, number, position)
     return GroupEnd(end, _has_moved_on(relay, applied, executed, read, end))
 
 

@@ -136,6 +136,12 @@ class RelayReader(LogReader):
         LogReader.compact(self)
         self.queue.compact()
 
+    @property
+    def is_of_one_base(self) -> bool:
+        """Whether all of it is known to be of files of ``source_base``."""
+        is_all_seen = self.is_of_one_source and not (self.has_missed or self.has_renamed)
+        return is_all_seen and self.source_base is not None
+
     # Files
 
     def _switch_file(self, event: Event, base_name: str, file_number: int) -> bool:

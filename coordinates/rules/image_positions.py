@@ -205,10 +205,9 @@ def own_log_with(
     be called like the server's own.
     """
     relay = relays.get(channel)
-    if of_source is None or relay is None or relay.source_base in (None, of_source.base_name):
+    if of_source is None or relay is None or relay.source_base == of_source.base_name:
         return None
-    is_all_seen = relay.is_of_one_source and not (relay.has_missed or relay.has_renamed)
-    if not is_all_seen or baselines.is_left or baselines.former_until is not None:
+    if not relay.is_of_one_base or baselines.is_left or baselines.former_until is not None:
         return None
     return log_with(of_source.base_name, binlog, relays)
 

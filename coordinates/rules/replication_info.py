@@ -394,6 +394,6 @@ def master_info_flush_points(e: StoredEvidence) -> RowAnswer:
         return Undecided(RECEIVER_NOT_STOPPED)
     if e.requested_at is not None and e.stopped_at >= e.requested_at:
         return Undecided(STOPPED_MEANWHILE)
-    if e.stored_read == e.read or not same_family(e.stored_read, e.read):
+    if e.stored_read == e.read:
         return HOLDS
     return Broken("not_stored", witness=e.stored_read, stored=e.stored_read, read=e.read)

@@ -175,6 +175,18 @@ def applied_coordinates_paired(breaks: bool) -> Journal:
 
 
 @case()
+def applied_coordinates_paired__of_other_files(breaks: bool) -> Journal:
+    """The source may have been renamed, but only where the relay log has read files of that."""
+    journal, relay, _ = replica()
+    named = {"Relay_Source_Log_File": "other.000001", "Source_Log_File": "other.000001"}
+    status = journal.replica_status(**named)
+    if not breaks:
+        relay.connect("other.000001")
+    journal.row(replica_status=status)
+    return journal
+
+
+@case()
 def retrieved_matches_relay(breaks: bool) -> Journal:
     journal, _, _ = replica()
     text = f"{UUID_C}:1-{4 if breaks else 3}"
@@ -318,6 +330,18 @@ def relay_info_coordinates_paired__of_another_log(breaks: bool) -> Journal:
 
 
 @case()
+def relay_info_coordinates_paired__of_other_files(breaks: bool) -> Journal:
+    """As of a source that was renamed; the relay log has nothing of such a file."""
+    journal, relay, _ = replica()
+    stored = relay_info(relay)
+    stored[0]["Master_log_name"] = "other.000001"
+    if not breaks:
+        relay.connect("other.000001")
+    journal.row(replica_status=journal.replica_status(), slave_relay_log_info=stored)
+    return journal
+
+
+@case()
 def relay_info_coordinates_paired__written(breaks: bool) -> Journal:
     """What is written with a group names it, whatever the table has at the next row."""
     journal, relay, _ = replica()
@@ -368,6 +392,19 @@ def master_info_flush_points(breaks: bool) -> Journal:
     journal.row(
         replica_status=journal.replica_status(Replica_IO_Running="No"), slave_master_info=stored
     )
+    return journal
+
+
+@case()
+def master_info_flush_points__of_other_files(breaks: bool) -> Journal:
+    """The same number and position in a file of another name is not where the receiver stopped."""
+    journal, relay, _ = replica()
+    stored = master_info(relay)
+    stored[0]["Master_log_name"] = "other.000001"
+    journal.record("channel", channel="", action="stop_receiver")
+    named = {} if breaks else {"Source_Log_File": "other.000001"}
+    status = journal.replica_status(Replica_IO_Running="No", **named)
+    journal.row(replica_status=status, slave_master_info=stored)
     return journal
 
 
@@ -777,6 +814,11 @@ def worker_positions_end_groups__no_group(breaks: bool) -> Journal:
 @case()
 def worker_positions_end_groups__of_another_log(breaks: bool) -> Journal:
     return with_worker({"Relay_log_name": "binlog.000001" if breaks else "host-relay.000001"})
+
+
+@case()
+def worker_positions_end_groups__of_other_files(breaks: bool) -> Journal:
+    return with_worker({"Master_log_name": "other.000001" if breaks else "binlog.000001"})
 
 
 @case()
