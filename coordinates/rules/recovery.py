@@ -63,6 +63,12 @@ REPLAYED_LOG_NOT_REACHED = reason(
     "the source's journal does not show its binary log up to {file}",
     Lack.BACKUP,
 )
+REPLAYED_LOG_OF_WHICH = reason(
+    "replayed_log_of_which",
+    "the source's binary log has begun anew since the image was taken: whether {file} was replayed"
+    " as it was before or after that is not known",
+    Lack.BACKUP,
+)
 REPLAYED_GROUPS_UNKNOWN = reason(
     "replayed_groups_unknown",
     "the groups of the source between image and stop point are not known",
@@ -96,6 +102,11 @@ REPLAYED_AS_OWN = reason(
     Lack.BACKUP,
 )
 
+STOP_NAMED_IN_PART = reason(
+    "stop_named_in_part",
+    "the replay names {named} of where it was to end, and no {lacking}",
+    Lack.BACKUP,
+)
 NO_STOP_NAMED = reason(
     "no_stop_named",
     "the replay named no stop point and ended at {file}:{position}, after which the log of"
@@ -148,11 +159,11 @@ class Replayed(NamedTuple):
         " what it has; without them the position alone decides."
     ),
     undecided_when=(
-        "the log between image and stop point was not seen or is not remembered, the image"
-        " has no position in that log, the restored server's log was not seen completely, or a"
-        " later replay of several began after groups without GTIDs; or the restored server did not"
-        " log what it replayed, or logged all of it under GTIDs of its own (mysqlbinlog"
-        " --skip-gtids)"
+        "the log between image and stop point was not seen or is not remembered, or began anew"
+        " since the image and has come as far again, the image has no position in that log, the"
+        " restored server's log was not seen completely, or a later replay of several began after"
+        " groups without GTIDs; or the restored server did not log what it replayed, or logged all"
+        " of it under GTIDs of its own (mysqlbinlog --skip-gtids)"
     ),
     sources=(
         "WL#3576, requirement 1 and title: Point in time recovery",
@@ -164,6 +175,14 @@ class Replayed(NamedTuple):
     ),
     verify=(file_from("from_file", "from_position", "{source}"), GTID_SETS),
     cases={
+        "left_out": Case(
+            "The recovery from image {backup_id} executed {seen:group}, which was to be left out.",
+            "{seen_count:n group}, at number {number} {seen:group}",
+            "binary log of the restored server",
+            "{wanted_count:n group}, without {seen:group}",
+            "binary log of instance {source} from {from_file}:{from_position} to"
+            " {to_file}:{to_position}, and `excluded` of the replay",
+        ),
         "other_group": Case(
             "The recovery from image {backup_id} executed {seen:group} where the binary log of"
             " instance {source} has {wanted:group}.",
@@ -225,7 +244,10 @@ def replay_continues_image(made: RecoveryMade, against: Against) -> Compared:
         return Undecided(LEFT_OUT_BETWEEN, file=start[0], position=start[1])
     seen = got[at] if at < len(got) else None
     wanted = expected[at] if at < len(expected) else None
-    case = "ends_early" if seen is None else "goes_on" if wanted is None else "other_group"
+    if seen and seen in made.excluded:
+        case = "left_out"
+    else:
+        case = "ends_early" if seen is None else "goes_on" if wanted is None else "other_group"
     witness = wanted if wanted is not None else seen
     return broken_recovery(
         case,
@@ -296,11 +318,12 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
     ),
     undecided_when=(
         "the head of the source's binary log file at the stop point was not seen, the restored"
-        " server's gtid_executed was not read, or all that was replayed is logged under GTIDs of"
-        " the restored server's own; no stop was named, and the source had logged more when the"
-        " replay began; or it was to end before a time, and what it executed was committed at that"
-        " time or later, or groups have no GTIDs or no commit time. Such a stop is missed where"
-        " the next group was committed before that time"
+        " server's gtid_executed was not read though the source has GTIDs, or all that was replayed"
+        " is logged under GTIDs of the restored server's own; no stop was named, and the source had"
+        " logged more when the replay began; a file without a position was named, or a position"
+        " without a file; or it was to end before a time, and what it executed was committed at"
+        " that time or later, or groups have no GTIDs or no commit time. Such a stop is missed"
+        " where the next group was committed before that time"
     ),
     sources=(
         "WL#3576, title: Point in time recovery",
@@ -317,7 +340,7 @@ _LOG = "binary log of instance {source} up to {to_file}:{to_position}"
     ),
     cases={
         "stop_gtid_missed": Case(
-            _ENDED + "it was to go on up to {stop_gtid}, which is after that.",
+            _ENDED + "it was to go on up to {stop_gtid}, which the log does not hold up to there.",
             "{to_file}:{to_position}",
             _RESTORED,
             "{stop_gtid}",
@@ -372,11 +395,12 @@ def recovery_reaches_stop_point(made: RecoveryMade, against: Against) -> Compare
     executed = made.gtids("replayed")
     if isinstance(logged, Undecided):
         return logged
-    if executed is None:
-        return Undecided(RESTORED_SET_UNREAD)
     missed = _missed_stop(made, log, logged, against.fleet.origins)
     if isinstance(missed, Broken):
         return missed
+    if executed is None:
+        # Where the source has no GTIDs, there is nothing to be compared.
+        return Undecided(RESTORED_SET_UNREAD) if logged else missed or HOLDS
     sets = {"executed": executed, "logged": logged}
     missing = logged - made.excluded - executed
     if missing:
@@ -413,6 +437,10 @@ def _missed_stop(
     if gtid:
         return _passed_stop(made, log, gtid)
     file, position, time = (body.get(f"stop_{name}") for name in ("file", "position", "time"))
+    if (file is None) != (position is None):
+        named = "stop_file", "stop_position"
+        named = named if position is None else named[::-1]
+        return Undecided(STOP_NAMED_IN_PART, named=named[0], lacking=named[1])
     is_short = time is not None
     if file is not None and position is not None:
         missed = _missed_position(made, log, (file, position))
@@ -531,8 +559,8 @@ def _rest(made: RecoveryMade, log: Replayed) -> _Rest | Undecided:
 
 def _is_missing(made: RecoveryMade, gtid: str) -> bool:
     """Whether the restored server has not executed a group, which was not left out on purpose."""
-    executed = made.gtids("replayed") or GtidSet.EMPTY
-    return not (gtid and gtid in _skipped(made) | executed)
+    executed = made.gtids("replayed")
+    return not gtid or (executed is not None and gtid not in _skipped(made) | executed)
 
 
 def _passed_stop(made: RecoveryMade, log: Replayed, gtid: str) -> Broken | Undecided | None:
@@ -589,10 +617,19 @@ def replayed_log(made: RecoveryMade, against: Against) -> Replayed | Waiting | U
         return Replayed(source, state)
     if image["lineage"] == state.lineage:
         return Replayed(source, state)
-    of_lineage = [s for s in source.states if s.lineage == image["lineage"]]
+    # A RESET leaves a state behind of which it is not known what was logged just before it.
+    named = (s for s in source.states if s.base_name is not None)
+    of_lineage = [s for s in named if s.lineage == image["lineage"]]
     if not of_lineage:
         return Undecided(IMAGE_LOG_FORGOTTEN)
-    return Replayed(source, of_lineage[-1])
+    last, end = of_lineage[-1], _in_order(made.end)
+    if end > (last.file_number, last.end):
+        return Undecided(REPLAYED_LOG_NOT_REACHED, file=made.end[0])
+    # Of a server that was restored itself only the log from before that can be replayed.
+    is_same_server = made.server.server_uuid == source.uuid_at(ts)
+    if not is_same_server and end <= (state.file_number, state.end):
+        return Undecided(REPLAYED_LOG_OF_WHICH, file=made.end[0])
+    return Replayed(source, last)
 
 
 def _start(made: RecoveryMade) -> Coordinates | Undecided:

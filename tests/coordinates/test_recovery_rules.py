@@ -75,7 +75,7 @@ class Recovery:
     def run(
         self,
         *replayed: str,
-        executed: str = f"{A}:1-5",
+        executed: str | None = f"{A}:1-5",
         end: int | None = None,
         tables: list[dict[str, Any]] | None = None,
         restored: dict[str, Any] | None = None,
@@ -179,6 +179,13 @@ def test_a_server_that_keeps_no_commit_order_may_log_in_another() -> None:
     recovery = Recovery()
     recovery.server.boot(data_lineage=1, replica_preserve_commit_order=False)
     assert names(recovery.run(*gtids(4, 3, 5))) == []
+
+
+def test_what_was_to_be_left_out_is_named_where_it_was_executed() -> None:
+    """The log has it, so that it is not said to have another group there."""
+    output = Recovery().run(*gtids(3, 4, 5), excluded=f"{A}:4")
+    [finding] = output.findings
+    assert (finding.rule, finding.case, finding.data["seen"]) == (REPLAY, "left_out", f"{A}:4")
 
 
 def test_what_is_left_out_on_purpose_is_not_missed() -> None:
@@ -390,10 +397,72 @@ def test_the_image_of_a_replica_is_where_its_channel_is_in_the_log(
     assert "image_without_channel" not in [seen.reason for seen in output.observations]
 
 
+@pytest.mark.parametrize(
+    ("stop", "said"),
+    [
+        ({}, "restored_set_unread"),
+        ({"stop_position": end_of(6)}, "stop_position_missed"),
+        ({"stop_position": end_of(5)}, "restored_set_unread"),
+        ({"stop_gtid": f"{A}:6"}, "stop_gtid_missed"),
+        ({"stop_time": 7 * SECOND}, "restored_set_unread"),  # the next group may be executed
+    ],
+)
+def test_where_a_replay_ended_is_known_without_a_set(stop: dict[str, Any], said: str) -> None:
+    """Only what it has executed there is not."""
+    file = {"stop_file": "s-bin.000001"} if "stop_position" in stop else {}
+    output = Recovery().run(*gtids(3, 4, 5), executed=None, **stop, **file)
+    assert said_of_stop(output) == said
+
+
+@pytest.mark.parametrize(("stop", "said"), [(5, "holds"), (6, "stop_position_missed")])
+def test_where_there_are_no_gtids_a_server_need_not_name_any(stop: int, said: str) -> None:
+    """A server with gtid_mode OFF has no gtid_executed to be compared."""
+    where = {"stop_file": "s-bin.000001", "stop_position": end_of(stop)}
+    assert said_of_stop(in_steps((2, 5, [""] * 3), is_anonymous=True, **where)) == said
+
+
+@pytest.mark.parametrize(
+    ("replayed", "again", "broken", "reason"),
+    [
+        ((3, 4, 5), 0, [], None),
+        ((4, 5), 0, [STOP, REPLAY], None),
+        ((3, 4, 5), 5, [], "replayed_log_of_which"),
+        ((4, 5), 5, [], "replayed_log_of_which"),
+    ],
+)
+def test_a_log_that_a_reset_has_ended_may_be_replayed(
+    replayed: tuple[int, ...], again: int, broken: list[str], reason: str | None
+) -> None:
+    """From a copy; but a file of its name may have come as far since."""
+    recovery = Recovery()
+    recovery.source.time()
+    recovery.source.reset()
+    recovery.source.log(*gtids(*range(1, again + 1)))
+    executed = ",".join([f"{A}:1-2", *gtids(*replayed)])
+    output = recovery.run(*gtids(*replayed), executed=executed)
+    assert names(output) == broken
+    assert {one.reason for one in output.observations} == ({reason} if reason else set())
+
+
+def test_what_was_logged_right_before_a_reset_may_not_have_been_seen() -> None:
+    """The copy that was replayed may go further than what was read of the log."""
+    recovery = Recovery()
+    recovery.source.time()
+    recovery.source.reset()
+    output = recovery.run(*gtids(3, 4, 5, 6, 7), executed=f"{A}:1-7", end=end_of(7))
+    assert names(output) == []
+    assert {one.reason for one in output.observations} == {"replayed_log_not_reached"}
+
+
 @pytest.mark.parametrize("stop", [{"stop_file": "s-bin.000001"}, {"stop_position": end_of(4)}])
-def test_half_a_stop_position_is_none(stop: dict[str, Any]) -> None:
-    """A file without a position in it, or a position in nobody knows which file."""
-    assert said_of_stop(Recovery().run(*gtids(3, 4, 5), **stop)) == "no_stop_named"
+def test_half_a_stop_position_decides_nothing(stop: dict[str, Any]) -> None:
+    """A file without a position in it, or a position in nobody knows which file.
+
+    That the replay executed all that the log had does not show that it was to.
+    """
+    assert said_of_stop(Recovery().run(*gtids(3, 4, 5), **stop)) == "stop_named_in_part"
+    output = Recovery().run(*gtids(3, 4, 5, 6), executed=f"{A}:1-6", end=end_of(6), **stop)
+    assert said_of_stop(output) == "stop_named_in_part"
 
 
 @pytest.mark.parametrize(("tables", "is_open"), [(OTHERS, False), ([], True)])
@@ -441,7 +510,7 @@ def in_steps(
         server.log(*logged, server_id=1)
         if ended is None:
             continue
-        executed = "" if is_anonymous else f"{A}:1-{ended}"
+        executed = None if is_anonymous else f"{A}:1-{ended}"
         position = {"to_file": file, "to_position": end_of(ended)}
         tell(server, "replayed", peer="s", **position, gtid_executed=executed)
     server.time()
