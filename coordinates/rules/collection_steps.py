@@ -325,7 +325,7 @@ class CollectionSteps:
         listed = sorted(name for name, channel in state.channels.items() if channel.is_listed)
         taken = {step.lower() for step in run.taken}
         logs = [f"channel:{name}" for name in listed]
-        logs += [_INNODB] if state.lsn is not None else []
+        logs += [f"engine:{name}" for name in state.engines or ()]
         missing = [f"collection of {log}" for log in logs]
         self._report(run, "row", [step for step in missing if step.lower() not in taken])
         absent = _left_out(run, state)

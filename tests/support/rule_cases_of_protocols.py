@@ -163,6 +163,18 @@ def collection_steps_complete__channel_of_the_row(breaks: bool) -> Journal:
 
 
 @case()
+def collection_steps_complete__engine_of_the_row(breaks: bool) -> Journal:
+    """Of a log that was neither locked nor collected the row can have nothing of its instant."""
+    locks, collects, unlocks = SOURCE_LOCKS, SOURCE_COLLECTS, SOURCE_UNLOCKS
+    if not breaks:
+        locks, collects = f"{locks} +engine:rocksdb", f"{collects} !engine:rocksdb"
+        unlocks = f"-engine:rocksdb {unlocks}"
+    journal = collecting(f"{locks} {collects} {unlocks}")
+    journal.row()["row"]["STORAGE_ENGINES"]["RocksDB"] = {"LSN": 5}
+    return journal
+
+
+@case()
 def collection_steps_complete__piecewise(breaks: bool) -> Journal:
     """Each log is locked, collected and unlocked before the next: there is no common instant."""
     if breaks:
