@@ -36,7 +36,7 @@ from tallystick.coordinates.events._field_checks import (
     text,
     uuid_text,
 )
-from tallystick.coordinates.events.journal import RecordType, parse_body
+from tallystick.coordinates.events.journal import CLONE_STAGES, RecordType, parse_body
 from tallystick.coordinates.values.errors import JournalError
 
 _COUNT = Integer()
@@ -298,7 +298,7 @@ class Cases:
 
 _CLONE_FIELDS: dict[str, Check] = {
     "peer": name,
-    "stage": text,
+    "stage": OneOf(*CLONE_STAGES),
     "donor_version": text,
     "recipient_version": text,
     "binlog_file": text,

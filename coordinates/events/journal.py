@@ -94,6 +94,17 @@ class QueryVerb(IntEnum):
     """Any other statement: the whole group right after its GTID event (DDL), else a part of it."""
 
 
+CLONE_STAGES = (
+    "DROP DATA",
+    "FILE COPY",
+    "PAGE COPY",
+    "REDO COPY",
+    "FILE SYNC",
+    "RESTART",
+    "RECOVERY",
+)
+"""The stages of a clone in their order, as clone_progress names them."""
+
 FLAG_IN_USE = 0x1
 FLAG_ARTIFICIAL = 0x20
 FLAG_RELAY_LOG = 0x40

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.events.journal import QueryVerb
+from tallystick.coordinates.events.journal import CLONE_STAGES, QueryVerb
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Broken
@@ -238,15 +238,6 @@ FAILED_CLONE_NOT_RESUMED = register(
     )
 )
 
-STAGES = (
-    "DROP DATA",
-    "FILE COPY",
-    "PAGE COPY",
-    "REDO COPY",
-    "FILE SYNC",
-    "RESTART",
-    "RECOVERY",
-)
 DONOR_BLOCKED_US_MAX = 1_000_000
 _XA_VERBS = {
     QueryVerb.XA_COMMIT: "XA COMMIT",
@@ -349,11 +340,11 @@ class CloneProtocol:
         self._reporter.broken(CLONE_PROTOCOL, broken)
 
     def _enter_stage(self, name: str, at: str) -> None:
-        if self._stage is None or name not in STAGES:
+        if self._stage is None or name not in CLONE_STAGES:
             return
-        number = STAGES.index(name)
+        number = CLONE_STAGES.index(name)
         if number < self._stage:
-            previous = STAGES[self._stage]
+            previous = CLONE_STAGES[self._stage]
             broken = Broken(
                 "stages_out_of_order", witness=name, at=at, stage=name, previous=previous
             )
@@ -417,9 +408,9 @@ class CloneProtocol:
         elif step == "version":
             self._judge_versions(body, at)
         elif step == "stage":
-            stage = body.get("stage", "").upper()
+            stage = body.get("stage", "")
             self._enter_stage(stage, at)
-            if stage in STAGES[: STAGES.index("RESTART")]:
+            if stage in CLONE_STAGES[: CLONE_STAGES.index("RESTART")]:
                 self._data_dropped = self._replaces_data is not False
         elif step == "recovered" or (step == "end" and body.get("error") is None):
             self._data_dropped = False
@@ -451,7 +442,9 @@ class CloneProtocol:
         if data_lineage is not None:
             self._data_dropped = self._is_failed = False
         elif (
-            self._data_dropped and self._stage is not None and self._stage < STAGES.index("RESTART")
+            self._data_dropped
+            and self._stage is not None
+            and self._stage < CLONE_STAGES.index("RESTART")
         ):
             self._is_failed = True
 

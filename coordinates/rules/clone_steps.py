@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+from tallystick.coordinates.events.journal import CLONE_STAGES
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.clone import STAGES, replaces_data
+from tallystick.coordinates.rules.clone import replaces_data
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
@@ -194,15 +195,17 @@ class CloneSteps:
         taken = self._taken[name]
         stages = taken.stages
         if step == "stage":
-            stages.append(body.get("stage", "").upper())
+            stages.append(body.get("stage", ""))
         elif step == "refused" and not stages:
             del self._taken[name]
         elif step == "end":
             del self._taken[name]
-            numbers = [number for number, stage in enumerate(STAGES) if stage in stages]
+            numbers = [number for number, stage in enumerate(CLONE_STAGES) if stage in stages]
             if numbers and body.get("error") is None:
                 first = 0 if taken.replaces_data else numbers[0]
-                missing = [stage for stage in STAGES[first : numbers[-1]] if stage not in stages]
+                missing = [
+                    stage for stage in CLONE_STAGES[first : numbers[-1]] if stage not in stages
+                ]
                 self._report(CLONE_RECIPIENT_STEPS_COMPLETE, body, step, missing, ts)
 
     def _note_unbegun(self, rule: Rule, body: Mapping[str, Any], ts: int) -> None:

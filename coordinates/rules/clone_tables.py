@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from tallystick.coordinates.events.journal import CLONE_STAGES
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.clone import STAGES
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.registry import Case, Rule, register
@@ -122,7 +122,7 @@ CLONE_STATUS_AGREES = register(
 )
 
 _STATES = frozenset({"not started", "in progress", "completed", "failed"})
-_COPIED = STAGES[: STAGES.index("RESTART")]
+_COPIED = CLONE_STAGES[: CLONE_STAGES.index("RESTART")]
 """Stages of every clone; one into another directory has no RESTART and no RECOVERY."""
 
 
@@ -148,7 +148,7 @@ class CloneTables:
             self.forget()
             self._outcome, self._outcome_ts = "running", ts
         elif step == "stage":
-            self._stage = body.get("stage", "").upper()
+            self._stage = body.get("stage", "")
         elif step == "recovered":
             values = tuple(
                 body.get(name) for name in ("binlog_file", "binlog_position", "gtid_executed")
@@ -205,7 +205,7 @@ class CloneTables:
             states[values.get("stage", "").upper()] = values.get("state", "").lower()
         if not _STATES.issuperset(states.values()):
             return
-        listed = [(stage, states[stage]) for stage in STAGES if stage in states]
+        listed = [(stage, states[stage]) for stage in CLONE_STAGES if stage in states]
         for (before, earlier), (stage, later) in pairwise(listed):
             if earlier != "completed" and later != "not started":
                 self._disagree(

@@ -377,6 +377,11 @@ REFUSED = [
     (server_record("info_write", table="x", channel="", reason="xid", row={}), "table", "one of"),
     (server_record("zone", step="enter"), "ticket", "expected this key"),
     (server_record("backup_lock", step="lock"), "lock", "expected this key"),
+    (
+        server_record("clone", step="stage", stage="file copy"),
+        "stage",
+        "one of DROP DATA, FILE COPY,",
+    ),
     (server_record("heartbeat", file="x"), "file", "no such key"),
     (redo("WRITE", start_lsn=8192, x=1), "x", "only lsn, start_lsn, block_number, data_length,"),
     (redo("CHECKPOINT", start_lsn=8192), "start_lsn", "no such key"),

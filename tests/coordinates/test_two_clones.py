@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.rules.clone import STAGES
+from tallystick.coordinates.events.journal import CLONE_STAGES
 from tests.support.journals import Audited, Journal, audit
 
 _DONOR = ("order_forced", "prepared_awaited", "donor_blocked", "position_read")
@@ -17,7 +17,7 @@ def _steps(journal: Journal, peer: str | None, *steps: str, role: str = "donor")
     named = {} if peer is None else {"peer": peer}
     for step in steps:
         fields: dict[str, Any] = {"step": step}
-        if step in STAGES:
+        if step in CLONE_STAGES:
             fields = {"step": "stage", "stage": step}
         journal.record("clone", role=role, **named, **fields)
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tallystick.coordinates.rules.clone import STAGES
+from tallystick.coordinates.events.journal import CLONE_STAGES
 from tests.support.journals import Journal, Record, audit
 
 
@@ -136,7 +136,7 @@ def test_a_clone_goes_on_in_the_start_over_the_cloned_data(step: str | None) -> 
     journal = Journal().begin().groups(2)
     of_clone = {"kind": "clone", "role": "recipient", "peer": "b"}
     journal.record(**of_clone, step="begin", destination="LOCAL INSTANCE")
-    for stage in STAGES[:-1]:
+    for stage in CLONE_STAGES[:-1]:
         journal.record(**of_clone, step="stage", stage=stage)
     journal.record("stop")
     for start in range(1 + (step == "crash")):
