@@ -1,4 +1,4 @@
-"""Tier 3: what may not change while a backup holds Percona's backup locks.
+"""Tier 3: what may not change while a backup holds Percona's backup locks, or the global read lock.
 
 The locks come from `backup_locks`, the changes from `statement` records and from the logs.
 """
@@ -52,14 +52,16 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
         claim=(
             "Under LOCK TABLES FOR BACKUP no non-transactional change or DDL happens, but for"
             " changes of Blackhole and Federated tables; under LOCK BINLOG FOR BACKUP the binary"
-            " log, read and executed coordinates stand still."
+            " log, read and executed coordinates stand still; under FLUSH TABLES WITH READ LOCK no"
+            " change of rows is logged."
         ),
         why=(
             "Non-transactional writes and DDL take the table lock in conflict with the first, and"
             " everything that moves one of the three coordinates takes that of the second. InnoDB"
             " goes on under the first; its redo brings the copy up to date. Blackhole and Federated"
             " tables have no content here. In the binary log a group of rows that ends in COMMIT is"
-            " a non-transactional change."
+            " a non-transactional change. FLUSH TABLES WITH READ LOCK waits for who is committing,"
+            " and lets nobody else begin to."
         ),
         undecided_when=(
             "locking or unlocking was not observed, the journal has a gap in between, or statements"
@@ -71,6 +73,7 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
         sources=(
             "Percona backup-safe binlog information, whiteboard: cases 1 and 2",
             "Percona Server manual: Backup locks",
+            "MySQL manual: FLUSH TABLES WITH READ LOCK",
         ),
         remedy=(
             "If a group in the log changed Blackhole or Federated tables alone, acknowledge it."
@@ -93,6 +96,13 @@ BACKUP_LOCKS_FREEZE_SCOPE = register(
                 "journal",
                 "no non-transactional change and no DDL",
                 "LOCK TABLES FOR BACKUP",
+            ),
+            "rows_under_global_read_lock": Case(
+                "Under FLUSH TABLES WITH READ LOCK a change of rows was logged.",
+                "{witness}",
+                "journal",
+                "no change",
+                "FLUSH TABLES WITH READ LOCK",
             ),
             "binlog_grew_under_binlog_lock": Case(
                 "Under LOCK BINLOG FOR BACKUP the binary log grew.",
@@ -141,9 +151,13 @@ _APPLIED = frozenset({"xid", "query", "statement"})
 """Reasons of writes to slave_relay_log_info that follow an executed group."""
 
 
+_OF_GROUPS = frozenset({"tables", "global_read"})
+"""Locks under which it matters what a group changes."""
+
+
 @dataclass(slots=True)
 class _Group:
-    """A group of the binary log that opened under the table lock."""
+    """A group of the binary log that opened under the table lock or the global read lock."""
 
     at: str
     is_body: bool = False
@@ -175,7 +189,7 @@ class BackupLockFreeze:
         if lock in self.taken:
             return
         self.taken[lock] = position
-        if lock == "tables":
+        if lock in _OF_GROUPS:
             self._group = None
         elif lock == "binlog":
             self._binlog_since = ts
@@ -213,9 +227,11 @@ class BackupLockFreeze:
                 is_undecided=True,
             )
 
-    def _changed(self, case: str, witness: str, at: str, **values: str) -> None:
-        """DDL, or a change that is not transactional: not under the table lock."""
-        if "tables" in self.taken:
+    def _changed(
+        self, case: str, witness: str, at: str, lock: str = "tables", **values: str
+    ) -> None:
+        """What a lock does not let pass: DDL, or a change that is not transactional, or any."""
+        if lock in self.taken:
             broken = Broken(case, witness=witness, at=at, **values)
             self._reporter.broken(BACKUP_LOCKS_FREEZE_SCOPE, broken)
 
@@ -224,7 +240,7 @@ class BackupLockFreeze:
     @property
     def is_held(self) -> bool:
         """Whether a lock is held under which the logs may not change."""
-        return "binlog" in self.taken or "tables" in self.taken
+        return "binlog" in self.taken or not _OF_GROUPS.isdisjoint(self.taken)
 
     def logged(self, block: Block, index: int) -> None:
         """An event of the binary log while a lock is held."""
@@ -232,7 +248,7 @@ class BackupLockFreeze:
         if "binlog" in self.taken:
             what = "the binary log grew"
             self._coordinate_moved("binlog_grew_under_binlog_lock", what, _start(block, index))
-        if "tables" not in self.taken:
+        if _OF_GROUPS.isdisjoint(self.taken):
             return
         event_type, verb = int(block.columns["type"][index]), int(block.columns["query"][index])
         if CLASS_ROWS[event_type][verb] == EventClass.OPENER:
@@ -253,6 +269,9 @@ class BackupLockFreeze:
             group.has_rows |= event_type in _ROWS
         else:
             self._group = None
+            if step is GroupStep.ENDS and group.has_rows:
+                what, lock = "a change of rows", "global_read"
+                self._changed("rows_under_global_read_lock", what, group.at, lock)
             if step is GroupStep.ENDS and event_type == EventType.QUERY:
                 self._ended(group, verb)
 

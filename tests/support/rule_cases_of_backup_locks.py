@@ -100,6 +100,25 @@ def backup_locks_freeze_scope__another_session(breaks: bool) -> Journal:
 
 
 @case()
+def backup_locks_freeze_scope__global_read(breaks: bool) -> Journal:
+    """A statement that changes no table, as FLUSH PRIVILEGES, is logged under the lock, too."""
+    journal = lock(source(), "global_read")
+    journal.binlog.group(form="rows" if breaks else "ddl")
+    return journal
+
+
+@case()
+def backup_locks_freeze_scope__global_read_between_events(breaks: bool) -> Journal:
+    """The lock waits for who is committing: of a group that has begun nothing is claimed."""
+    journal = source()
+    events = journal.binlog.group()
+    taken = lock(journal, "global_read").records.pop()
+    at = len(journal.records) - len(events) + (not breaks)
+    journal.records.insert(at, {**taken, "ts": journal.records[at]["ts"]})
+    return journal
+
+
+@case()
 def backup_locks_freeze_scope__received(breaks: bool) -> Journal:
     journal, relay, waiting = replica()
     lock(journal, "binlog")
