@@ -16,6 +16,7 @@ from tallystick.streaming.tables import (
     FINDINGS,
     INCIDENTS,
     OBSERVATIONS,
+    TABLES,
     TIMESTAMP,
     VALIDATIONS,
     TableKind,
@@ -44,6 +45,15 @@ class Collections:
     first_ts: int
     written_since: pa.Scalar
     is_whole: bool
+
+
+def runs_of(directory: Path) -> set[str]:
+    """Who has written rows of the tables."""
+    return {
+        run
+        for kind in TABLES.values()
+        for run in read(directory, kind, ("run",))["run"].to_pylist()
+    }
 
 
 def newest_collections(

@@ -9,7 +9,7 @@ from tallystick.errors import MisuseError
 
 
 def refuse_overwriting(target: str | Path, read: Iterable[str | Path]) -> None:
-    """Refuse a file to write that is one of those to read, whatever each is called.
+    """Refuse a file or directory to write that is one of those to read, whatever each is called.
 
     Raises:
         MisuseError: It is one of them.
@@ -19,8 +19,10 @@ def refuse_overwriting(target: str | Path, read: Iterable[str | Path]) -> None:
             is_same = path.samefile(target)
         except OSError:
             continue  # one of the two is not there
-        if is_same and path.is_file():
-            raise MisuseError(f"{str(target)!r} is read: expected another file to write")
+        # A terminal, or /dev/null, is read and written by many commands.
+        if is_same and (path.is_file() or path.is_dir()):
+            kind = "file" if path.is_file() else "directory"
+            raise MisuseError(f"{str(target)!r} is read: expected another {kind} to write")
 
 
 def refuse_existing(target: str) -> None:

@@ -100,9 +100,10 @@ def report(
     Great Expectations validates the collection that shows most once more. Exit status as of the
     run.
     """
+    from tallystick.runs.result import TABLES
     from tallystick.runs.tables import report as run
 
-    requests = requested(output, json)
+    requests = requested(output, json, [directory / TABLES])
     if at is not None and collection is not None:
         raise MisuseError("--at and --collection: one of the two")
     with terminal.progress("reading the tables"):

@@ -52,10 +52,11 @@ def rebuild(
     require_extra("stream", "tallystick rebuild")
     from tallystick.runs.audit import Audit
     from tallystick.runs.rebuild import CHECKPOINT, earlier_findings, set_aside
+    from tallystick.runs.result import TABLES
     from tallystick.streaming.checkpoint import spark_checkpoint_of
 
-    requests = requested(output, json)
     run = Audit(settings, available_now=True, history_ends=False)
+    requests = requested(output, json, [run.directory / TABLES])
     run.prepare()
     target = set_aside(run.directory)
     terminal.notice(f"what was known is set aside in {str(target)!r}")

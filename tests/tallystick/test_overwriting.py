@@ -52,6 +52,16 @@ def test_what_is_read_is_not_written_over(tallystick, evidence, line):
     assert evidence == {path: path.read_text() for path in evidence}
 
 
+def test_a_report_does_not_add_to_the_tables_that_it_is_of(tallystick, evidence):
+    """Each row would be there twice, in every later report."""
+    assert 0 == tallystick("replay", "journal", "--output", "tables=run/tables").code
+    before = sorted(Path("run").rglob("*"))
+    ran = tallystick("report", "run", "--output", "tables=run/../run/tables")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "is read: expected another directory to write" in ran.err
+    assert before == sorted(Path("run").rglob("*"))
+
+
 def test_a_journal_of_real_servers_is_not_written_over(tallystick, evidence):
     """Tail would begin it anew; what happened before is nowhere else."""
     ran = tallystick("tail", "--config", "servers.toml", "--output", "journal")

@@ -20,6 +20,8 @@ from tallystick.outputs import Request, html, junit, requests_of, text, write_al
 from tallystick.outputs._view import undecided_rules
 from tallystick.outputs.json import document_of
 from tallystick.runs.tables import read_run
+from tallystick.streaming.delta_table import read
+from tallystick.streaming.tables import CUTS
 
 STANDARD = {"text", "json", "junit", "html", "tables", "kafka"}
 LOCAL = sorted(set(outputs.NAMES) - {"kafka"})
@@ -178,3 +180,14 @@ def test_tables_are_read_back_as_the_same_result(tmp_path):
         again.findings,
         len(again.cuts),
     )
+
+
+def test_tables_of_another_run_are_left_as_they_are(tmp_path):
+    """A report of the directory would have all rows of both; the same command's are replaced."""
+    made, tables = broken(), Request("tables", str(tmp_path / "tables"))
+    write_all(made, [tables])
+    write_all(made, [tables])
+    assert len(made.cuts) == len(read(tmp_path / "tables", CUTS))
+    with pytest.raises(MisuseError, match="has the tables of another run: expected a new"):
+        write_all(replace(made, command="another"), [tables])
+    assert len(made.cuts) == len(read(tmp_path / "tables", CUTS))
