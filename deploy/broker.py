@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import shlex
 import shutil
 import signal
 import socket
@@ -135,9 +136,13 @@ class LocalBroker:
         found = f"{HOST}:{self._port}" if self._port else self.status().bootstrap_servers
         if found is None:
             raise BrokerError(
-                f"No broker runs from {str(self.directory)!r}. To fix: tallystick broker start"
+                f"No broker runs from {str(self.directory)!r}. To fix: {self._command('start')}"
             )
         return found
+
+    def _command(self, action: str) -> str:
+        """What to type: without the directory it would be about another broker."""
+        return f"tallystick broker {action} --directory {shlex.quote(str(self.directory.parent))}"
 
     def __enter__(self) -> LocalBroker:
         """Starts it."""
@@ -164,7 +169,7 @@ class LocalBroker:
         if status.process is not None:
             raise BrokerError(
                 f"A broker runs from {str(self.directory)!r} already: process "
-                f"{status.process.pid}, port {status.port}. To fix: tallystick broker stop"
+                f"{status.process.pid}, port {status.port}. To fix: {self._command('stop')}"
             )
         problem = java_problem()
         java = java_command()

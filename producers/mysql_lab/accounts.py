@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import shlex
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -87,6 +88,8 @@ def load_accounts(path: Path) -> Accounts:
         saved = json.loads(path.read_text("ascii"))
         return Accounts(**{name: str(saved[name]) for name in Accounts.__dataclass_fields__})
     except (OSError, ValueError, KeyError, TypeError):
+        directory = shlex.quote(str(path.absolute().parent.parent))
         raise LabError(
             f"{str(path)!r} does not have the lab's passwords. To fix: tallystick lab up --fresh"
+            f" --directory {directory}"
         ) from None

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -142,6 +143,11 @@ class Lab:
         return self._servers
 
     @property
+    def _command_up(self) -> str:
+        """What to type: without the directory it would be about another lab."""
+        return f"tallystick lab up --directory {shlex.quote(str(self.directory.parent))}"
+
+    @property
     def accounts(self) -> Accounts:
         """The passwords of the lab."""
         return load_accounts(self.directory / _ACCOUNTS)
@@ -155,7 +161,7 @@ class Lab:
         if not self.is_made:
             raise MisuseError(
                 f"There is no lab in {str(self.directory)!r}; expected one made by: "
-                "tallystick lab up"
+                f"{self._command_up}"
             )
         return self._addresses(self.accounts)
 
@@ -242,7 +248,7 @@ class Lab:
         """
         process_id = self.servers[name].kill()
         if process_id is None:
-            raise LabError(f"{name!r} does not run; expected it up: tallystick lab up")
+            raise LabError(f"{name!r} does not run; expected it up: {self._command_up}")
         return process_id
 
     def stop(self, name: str) -> None:

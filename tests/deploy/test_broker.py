@@ -44,15 +44,16 @@ def test_it_starts_answers_and_stops(home: Path) -> None:
         assert started.bootstrap_servers == status.bootstrap_servers
         assert status.port is not None
         assert live_brokers(status.port) == 1
-        with pytest.raises(BrokerError, match=rf"already: process {status.process.pid}, port"):
+        with pytest.raises(BrokerError, match=rf"already: process {status.process.pid}, port") as e:
             LocalBroker(home, port=0).start()
+        assert str(e.value).endswith(f"tallystick broker stop --directory {home.parent}")
         assert started.status().is_answering  # the refused second start did it no harm
     assert not started.status().is_running
     assert not status.process.is_running()
     assert live_brokers(status.port) == 0
     assert not (home / "broker.json").exists()
     assert any("formatting" in line for line in lines)
-    with pytest.raises(BrokerError, match="tallystick broker start"):
+    with pytest.raises(BrokerError, match=f"tallystick broker start --directory {home.parent}"):
         _ = started.bootstrap_servers
 
 

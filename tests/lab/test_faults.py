@@ -40,7 +40,7 @@ def test_the_catalogue_is_listed(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_without_a_lab_a_fault_says_how_to_get_one(tmp_path) -> None:
     """The directory that has none is named, with the command that makes one."""
-    with pytest.raises(MisuseError, match=r"no lab in .*tallystick lab up"):
+    with pytest.raises(MisuseError, match=f"no lab in .*lab up --directory {tmp_path}"):
         run_command(["lab", "fault", "kill-source", "--directory", str(tmp_path)])
 
 
