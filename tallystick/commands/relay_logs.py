@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import ssl
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -70,10 +71,11 @@ def relay_logs(
             notice=terminal.notice,
         )
     except OSError as error:
-        raise MisuseError(f"--listen {listen}: {error.strerror}") from None
+        raise address.not_listened_on(error) from None
     with stopping() as stop:
         terminal.notice(
-            f"relay logs of {str(relay_log_dir)!r} at {address.host}:{server.port}; Ctrl-C ends it"
+            f"relay logs of {str(relay_log_dir)!r} at {replace(address, port=server.port)};"
+            " Ctrl-C ends it"
         )
         server.run(stop)
 

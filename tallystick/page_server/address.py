@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -42,6 +43,19 @@ class Address:
         if host is None or port is None:
             raise MisuseError(f"expected ADDRESS:PORT with an IP address, found {text!r}")
         return cls(host, port)
+
+    def __str__(self) -> str:
+        """As it is given; an IPv6 address in brackets."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+    def not_listened_on(self, error: OSError) -> MisuseError:
+        """The error of a port that is taken, or of an address that this machine does not have.
+
+        Python's own text says the address once more, in a form that depends on who listens.
+        """
+        why = os.strerror(error.errno) if error.errno else error
+        return MisuseError(f"{self} cannot be listened on: {why}")
 
     @property
     def is_loopback(self) -> bool:

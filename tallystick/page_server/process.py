@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 from tallystick.deploy.processes import dying_with_parent
-from tallystick.errors import MisuseError
 from tallystick.page_server.address import Address, read_token
 from tallystick.runs.result import TABLES
 from tallystick.settings import PREFIX, Settings
@@ -33,7 +32,7 @@ def start(directory: Path, listen: str, settings: Settings) -> None:
         # Its own error would come when the job runs already.
         socket.create_server((address.host, address.port), family=family).close()
     except OSError as error:
-        raise MisuseError(f"{listen} cannot be listened on: {error.strerror}") from error
+        raise address.not_listened_on(error) from error
     (directory / TABLES).mkdir(parents=True, exist_ok=True)
     command = [sys.executable, "-m", "tallystick.cli", "serve", str(directory), "--listen", listen]
     if settings.serve_token_file is not None:

@@ -11,6 +11,7 @@ import secrets
 import signal
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from importlib import resources
 from typing import Any, final
 from urllib.parse import urlsplit
@@ -19,7 +20,6 @@ from aiohttp import web
 
 from tallystick.coordinates.answers.purpose import MAX_AGE_S, Purpose
 from tallystick.coordinates.answers.ready import ready, ready_document
-from tallystick.errors import MisuseError
 from tallystick.expectations.neutral import printable
 from tallystick.outputs import html
 from tallystick.outputs.html.live import Live, Query
@@ -101,10 +101,8 @@ class PageServer:
             try:
                 await site.start()
             except OSError as error:
-                where = f"{self._address.host}:{self._address.port}"
-                raise MisuseError(f"{where} cannot be listened on: {error.strerror}") from error
-            host = f"[{self._address.host}]" if ":" in self._address.host else self._address.host
-            started(f"http://{host}:{site.port}/")
+                raise self._address.not_listened_on(error) from error
+            started(f"http://{replace(self._address, port=site.port)}/")
             cutting = asyncio.create_task(self._cut_silent())
             await stop.wait()
             cutting.cancel()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 
@@ -39,3 +40,16 @@ def test_what_would_be_unsafe_or_no_use_is_refused(
     assert (ExitCode.MISUSE, "") == (ran.code, ran.out)
     assert said in ran.err
     assert TOKEN not in ran.err
+
+
+def test_an_address_that_is_taken_is_refused(tallystick, tmp_path, monkeypatch):
+    """It is named once, with the system's own reason."""
+    monkeypatch.setattr(os, "nice", lambda _: None)
+    (tmp_path / "token").write_text(TOKEN)
+    (tmp_path / "token").chmod(0o600)
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as listener:
+        address = f"[::1]:{listener.getsockname()[1]}"
+        options = ("--relay-log-dir", ".", "--token-file", "token", "--listen", address)
+        ran = tallystick("relay-logs", *options)
+    assert (ExitCode.MISUSE, "") == (ran.code, ran.out)
+    assert ran.err == f"tallystick: {address} cannot be listened on: Address already in use\n"

@@ -260,12 +260,15 @@ def test_no_address_but_loopback_is_served_without_a_token(tmp_path):
         read_token(tmp_path / "token", Address.of("0.0.0.0:80"))
 
 
-def test_beside_a_job_it_is_a_process_that_ends_with_it(tmp_path):
+def test_beside_a_job_it_is_a_process_that_ends_with_it(tmp_path, run):
     """Before anything was written; an address that is taken is refused at once."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         address = f"127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(MisuseError, match="cannot be listened on"):
+        taken = f"^{address} cannot be listened on: Address already in use$"
+        with pytest.raises(MisuseError, match=taken):
             start(tmp_path / "audit", address, Settings())
+        with pytest.raises(MisuseError, match=taken):
+            web.serve(Follower(run.directory, Settings()), Address.of(address), None, print)
     directory = str(tmp_path / "audit")
     program = (
         "import pathlib, sys, time; from tallystick.page_server.process import start;"
