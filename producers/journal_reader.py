@@ -28,6 +28,7 @@ class JournalReader:
 
     Attributes:
         unreadable: How many messages were no block.
+        instances: Whose messages were read, whether they were asked for or not.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class JournalReader:
         self._notice = notice
         self._key = None if instance_id is None else instance_id.encode()
         self.unreadable = 0
+        self.instances: set[str] = set()
         self._reader = (client or kafka_client()).open_reader(
             bootstrap_servers, topic, since_ms=0 if from_beginning else None
         )
@@ -68,9 +70,12 @@ class JournalReader:
 
     def poll(self, timeout_s: float) -> list[Block]:
         """Return the blocks that arrived, after at most the time."""
+        messages = self._reader.read(timeout_s)
+        keys = {message.key for message in messages if message.key is not None}
+        self.instances |= {key.decode("utf-8", "replace") for key in keys}
         return [
             block
-            for message in self._reader.read(timeout_s)
+            for message in messages
             if self._key is None or message.key == self._key
             if (block := self._decoded(message)) is not None
         ]

@@ -85,6 +85,10 @@ def newest_collections(
 
 def collection_time(directory: Path, collection_id: str) -> int | None:
     """When a collection began, microseconds; None: the cut table has no row of it."""
+    try:
+        collection_id.encode()
+    except UnicodeEncodeError:
+        return None  # an argument that is no UTF-8, which Arrow does not compare
     where = pc.field("collection_id") == collection_id
     return pc.min(read(directory, CUTS, ("ts",), where)["ts"].cast(pa.int64())).as_py()  # type: ignore[no-any-return]
 

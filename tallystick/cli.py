@@ -127,7 +127,8 @@ def run_command(arguments: list[str]) -> int:
         return error.exit_code
     except ClickException as error:
         click_error: Any = error
-        message = click_error.format_message()
+        # Newer versions of Typer check choices by pydantic, which says this before what is wrong.
+        message = click_error.format_message().replace(": Value error, ", ": ", 1)
         if message:
             inner = getattr(error, "ctx", None)
             where = _command_path(command, arguments) if inner is None else inner.command_path

@@ -27,7 +27,7 @@ from tallystick.kafka_properties import (
     from_file,
     readable,
 )
-from tallystick.names import suggestion
+from tallystick.names import require_fit, require_known, suggestion
 from tallystick.producers.kafka_clients.choice import ClientName, default_client
 from tallystick.producers.kafka_clients.properties import SHOWN
 from tallystick.producers.mysql.settings import PASSWORD_VARIABLE, RELAY_LOG_TOKEN_VARIABLE
@@ -272,14 +272,26 @@ class Settings(BaseSettings):
             return url and url.rstrip("/")
         raise ValueError("is no URL of a folder: expected SCHEME://HOST:PORT/PATH or file:///PATH")
 
+    @field_validator("instances")
+    @classmethod
+    def _fit_instances(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        """One that no instance can have would be waited for at each collection."""
+        try:
+            require_fit(names)
+        except MisuseError as error:
+            raise ValueError(str(error)) from None
+        return names
+
     @field_validator("disabled")
     @classmethod
     def _known_rules(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         from tallystick.coordinates.rules.catalogue import RULES
 
-        for name in names:
-            if name not in RULES:
-                raise ValueError(f"no rule has the name {name!r}{suggestion(name, RULES)}")
+        try:
+            for name in names:
+                require_known("rule", name, RULES)
+        except MisuseError as error:
+            raise ValueError(str(error)) from None
         return names
 
 
@@ -359,10 +371,14 @@ def _sentence(error: ValidationError, origins: Mapping[str, Origin]) -> str:
     message = first["msg"].removeprefix("Value error, ")
     if first["type"] == "string_pattern_mismatch":
         message = f"expected {_FORMS[name]}"
+    elif first["type"] == "path_type":
+        message = "expected a path"
     given = first["input"]
     found = ", ".join(map(str, given)) if isinstance(given, list | tuple) else str(given)
-    # Of an address with a user a password may be part.
-    shown = "" if "@" in found or name in _NOT_SHOWN else f", found {found[:80]!r}"
+    # Of an address with a user a password may be part; of a list the name that is unfit is said.
+    is_said = first["type"] == "value_error" and isinstance(given, list | tuple)
+    is_hidden = "@" in found or name in _NOT_SHOWN
+    shown = "" if is_said or is_hidden else f", found {found[:80]!r}"
     return f"{where}: {message[:1].lower()}{message[1:]}{shown}"
 
 

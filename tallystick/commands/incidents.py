@@ -15,9 +15,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import BootstrapServers, Client, Directory, Json, TopicPrefix
+from tallystick.commands.options import (
+    BootstrapServers,
+    Client,
+    Directory,
+    Json,
+    TopicPrefix,
+    utc_time,
+)
 from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
 from tallystick.errors import MisuseError
+from tallystick.names import require_fit
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
@@ -202,6 +210,7 @@ def retire(
 
     It need not answer, nothing that it writes is judged, and what is open on it is superseded.
     """
+    require_fit([instance])
     settings = _settings(bootstrap_servers, topic_prefix, client, None)
     by, now = by or getpass.getuser(), time.time_ns() // 1_000
     _send(settings, IncidentControl(ControlAction.RETIRE, instance, by, why, now))
@@ -314,9 +323,7 @@ def _time_of(text: str, now: int) -> int:
     try:
         if unit in _UNITS and number.isdecimal():
             return now + timedelta(**{_UNITS[unit]: int(number)}) // timedelta(microseconds=1)
-        at = datetime.fromisoformat(text)
-        at = at if at.tzinfo is not None else at.replace(tzinfo=timezone.utc)
-        return int(at.timestamp() * 1_000_000)
+        return int(utc_time(text).timestamp() * 1_000_000)
     except (ValueError, OverflowError):
         raise MisuseError(
             f"--until {text!r}: expected a time as 2026-01-31T18:00, or a duration as 90m, 12h, 7d"

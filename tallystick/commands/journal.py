@@ -18,12 +18,13 @@ from tallystick.commands.options import (
 )
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import ExitCode, MisuseError
+from tallystick.names import require_fit, require_instance
 from tallystick.process import stopping
 from tallystick.require_broker import require_broker
 from tallystick.settings import Settings, load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from tallystick.coordinates.events.journal import Block
 
@@ -58,6 +59,8 @@ def journal(
     ).settings
     if write is not None and (follow or instance is not None):
         raise MisuseError("--write: expected neither --follow nor --instance beside it")
+    if instance is not None:
+        require_fit([instance])
     require_broker(settings)
     if write is not None:
         _write(settings, write)
@@ -76,14 +79,27 @@ def _print(settings: Settings, instance: str | None, follow: bool) -> None:
         instance_id=instance,
         client=client_of(settings),
     )
+    unseen = instance
     try:
         with stopping() as stop:
             while not stop.is_set() and (follow or not reader.is_past_start):
                 for block in reader.poll(POLL_S):
                     sys.stdout.writelines(f"{line}\n" for line in _lines(block))
                 sys.stdout.flush()
+                if unseen is not None and reader.is_past_start:
+                    _require(unseen, reader.instances, follow)
+                    unseen = None
     finally:
         reader.close()
+
+
+def _require(instance: str, known: Collection[str], follow: bool) -> None:
+    try:
+        require_instance(instance, known)
+    except MisuseError as error:
+        if not follow:
+            raise
+        terminal.notice(f"{error}; it is waited for")
 
 
 def _lines(block: Block) -> Iterator[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
-from datetime import datetime, timezone
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +21,7 @@ from tallystick.commands.options import (
     Outputs,
     finish,
     requested,
+    utc_time,
 )
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.names import require_known
@@ -29,9 +30,6 @@ from tallystick.settings import load
 if TYPE_CHECKING:
     from tallystick.campaign import CampaignResult, SeedResult
     from tallystick.cover import CoverCount
-
-
-_TIMES = ["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"]
 
 
 def replay(
@@ -85,8 +83,11 @@ def report(
         Path, typer.Argument(help="A run: it holds the tables.", metavar="DIRECTORY")
     ],
     at: Annotated[
-        datetime | None,
-        typer.Option(help="As of this time, UTC, in the journal's clock.", formats=_TIMES),
+        str | None,
+        typer.Option(
+            help="As of this time (2026-03-01T12:00:00, UTC), in the journal's clock.",
+            metavar="TIME",
+        ),
     ] = None,
     collection: Annotated[
         str | None, typer.Option(help="As of this collection.", metavar="ID")
@@ -106,15 +107,25 @@ def report(
     requests = requested(output, json, [directory / TABLES])
     if at is not None and collection is not None:
         raise MisuseError("--at and --collection: one of the two")
+    as_of = None if at is None else _time(at)
     with terminal.progress("reading the tables"):
         result = run(
             directory,
             notice=terminal.notice,
             collections=load().settings.report_collections,
-            at=None if at is None else at.replace(tzinfo=timezone.utc),
+            at=as_of,
             collection_id=collection,
         )
     finish(result, requests, directory)
+
+
+def _time(text: str) -> datetime:
+    try:
+        return utc_time(text)
+    except ValueError:
+        raise MisuseError(
+            f"--at {text!r}: expected a time as 2026-03-01 or 2026-03-01T12:00:00, UTC"
+        ) from None
 
 
 def campaign(

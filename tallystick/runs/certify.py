@@ -30,7 +30,7 @@ from tallystick.coordinates.events.later_epochs import in_later_epochs
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import MisuseError
 from tallystick.journal_topic import client_of
-from tallystick.names import suggestion
+from tallystick.names import require_instance
 from tallystick.overwriting import refuse_overwriting
 from tallystick.producers.journal_reader import JournalReader
 from tallystick.producers.secret_file import read_secret_file
@@ -72,11 +72,8 @@ def certify(
     """
     backup = read_backup(path)
     histories = read_histories()
-    if instance_id is not None and instance_id not in histories:
-        hint = suggestion(instance_id, histories) or (
-            f": expected one of {', '.join(sorted(histories)) or 'none'}"
-        )
-        raise MisuseError(f"the journal has no instance {instance_id!r}{hint}")
+    if instance_id is not None:
+        require_instance(instance_id, histories)
     return judge(backup, histories, instance_id)
 
 

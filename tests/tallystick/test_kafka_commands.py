@@ -70,6 +70,17 @@ def test_json_lines_go_into_the_topic_and_come_back(connected):
     assert 0 == connected("replay", "back").code
 
 
+def test_an_instance_that_the_topic_does_not_have_is_refused(connected):
+    """An empty answer would be taken for an empty journal; who is there is named."""
+    nobody = connected("load", "--instances", "1", "--events", "10")
+    assert 0 == nobody.code, nobody.err
+    ran = connected("journal", "--instance", "nope")
+    assert (2, "") == (ran.code, ran.out)
+    assert ran.err == ("tallystick: the journal has no instance 'nope': expected one of source-1\n")
+    near = connected("journal", "--instance", "Source-1")
+    assert near.err.endswith("has no instance 'Source-1'; did you mean 'source-1'?\n")
+
+
 def test_a_backup_is_judged_against_the_topic(connected):
     """By default `certify` reads the journal topic, and finds in it what it finds in the file."""
     made = Journal().begin()

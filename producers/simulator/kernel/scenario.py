@@ -62,9 +62,11 @@ class Scenario:
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
-            raise ValueError(f"expected a profile of {PROFILES}, got {self.profile!r}")
+            raise ValueError(f"expected a profile of {', '.join(PROFILES)}, got {self.profile!r}")
         if self.topology is not None and self.topology not in TOPOLOGIES:
-            raise ValueError(f"expected a topology of {TOPOLOGIES}, got {self.topology!r}")
+            raise ValueError(
+                f"expected a topology of {', '.join(TOPOLOGIES)}, got {self.topology!r}"
+            )
         if self.duration_ms < 1 or self.collection_interval_ms < 1:
             raise ValueError(
                 "expected a duration and a collection interval of at least 1 ms, got "

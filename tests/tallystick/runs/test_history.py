@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from dataclasses import replace
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from itertools import chain
 from pathlib import Path
 
@@ -204,3 +204,17 @@ def test_the_command_takes_a_time_or_a_collection(tallystick, long_run, tmp_path
     assert 21 == json.loads(ran.out)["counts"]["collections"]
     ran = tallystick("report", str(tmp_path), "--collection", "c-020", "--at", "2026-01-01")
     assert (2, True) == (ran.code, "--at and --collection" in ran.err)
+    ran = tallystick("report", str(tmp_path), "--collection", "\udcff")  # no UTF-8
+    assert (2, True) == (ran.code, "the tables have no row of it" in ran.err)
+
+
+def test_a_time_is_taken_as_it_is_printed(tallystick, long_run, tmp_path):
+    """And as ISO 8601 has it, with its zone."""
+    newest = json.loads(tallystick("report", str(tmp_path), "--json").out)["collections"][-1]["at"]
+    at = datetime.fromisoformat(newest.removesuffix(" UTC"))
+    for text in (newest, f"{at:%Y-%m-%dT%H:%M:%S}Z", f"{at + timedelta(hours=2)}+02:00"):
+        shown = json.loads(tallystick("report", str(tmp_path), "--at", text, "--json").out)
+        assert newest == shown["collections"][-1]["at"], text
+    before = f"{at - timedelta(seconds=1)}"
+    shown = json.loads(tallystick("report", str(tmp_path), "--at", before, "--json").out)
+    assert newest > shown["collections"][-1]["at"]
