@@ -173,4 +173,5 @@ def _one_sentence(name: str) -> Iterator[None]:
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise TableError(f"The table {name!r} cannot be written: {error}") from error
+        reason = getattr(error, "strerror", None) or error
+        raise TableError(f"The table {name!r} cannot be written: {reason}") from error

@@ -226,7 +226,8 @@ class BinlogDump:
         except _NOTHING_THERE:
             raise
         except OSError as error:
-            raise DumpEndedError(f"the connection broke: {error}") from error
+            reason = error.strerror or error
+            raise DumpEndedError(f"the connection broke: {reason}") from error
         if not received:
             raise DumpEndedError("the server closed the connection")
         self._buffer += self._received[:received]

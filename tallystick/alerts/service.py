@@ -83,8 +83,9 @@ class Alerts:
             dropped = self._store.forget_other_sinks(request.key for request, _ in sinks)
             opened = [one for one in self._store.open() if one["rule"] in absence.RULES]
         except (OSError, sqlite3.Error) as error:
+            reason = getattr(error, "strerror", None) or error
             raise MisuseError(
-                f"the queue of alerts, {str(path)!r}, cannot be opened: {error}"
+                f"the queue of alerts, {str(path)!r}, cannot be opened: {reason}"
             ) from error
         self._absent: dict[str, Alert] = {alert["instance"]: alert for alert in opened}
         if dropped:
@@ -147,7 +148,8 @@ class Alerts:
             dropped = self._store.take(alerts, keys)
         except (OSError, sqlite3.Error) as error:
             self._lost += len(alerts)
-            self._notice(f"alerts of {len(alerts):,} changes cannot be queued: {error}")
+            reason = getattr(error, "strerror", None) or error
+            self._notice(f"alerts of {len(alerts):,} changes cannot be queued: {reason}")
             return
         self._absent = absent
         if dropped:

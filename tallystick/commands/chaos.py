@@ -38,6 +38,7 @@ def chaos(
     if lab and (problem := mysqld_problem()) is not None:
         raise MisuseError(str(problem))
     from tallystick.chaos.run import rounds
+    from tallystick.coordinates.rules.explanation import fill
 
     place = settings.directory.absolute() / "chaos"
     failed = done = 0
@@ -53,9 +54,15 @@ def chaos(
         ):
             done += 1
             failed += bool(one.violations)
-            count = f"{len(one.plan.steps)} acts, {one.rows} answers, {one.findings} findings"
-            end = "nothing changed" if not one.violations else f"{len(one.violations)} violations"
-            terminal.show(f"seed {one.plan.seed}: {count}, {one.seconds:.0f} s: {end}")
+            count = {
+                "acts": len(one.plan.steps),
+                "rows": one.rows,
+                "findings": one.findings,
+                "violations": len(one.violations),
+            }
+            shown = fill("{acts:n act}, {rows:n answer}, {findings:n finding}", count)
+            end = fill("{violations:n violation}", count) if one.violations else "nothing changed"
+            terminal.show(f"seed {one.plan.seed}: {shown}, {one.seconds:.0f} s: {end}")
             for text in one.violations:
                 terminal.show((f"  {text}", "red"))
             if one.violations:
@@ -65,7 +72,7 @@ def chaos(
                         f"  tallystick chaos --seed {one.plan.seed} --acts {acts}" + " --lab" * lab
                     ),
                 )
-    terminal.show(f"{done} rounds, {failed} with violations")
+    terminal.show(fill("{count:n round}, ", {"count": done}) + f"{failed} with violations")
     if stop.is_set():
         raise typer.Exit(stop.exit_code)
     raise typer.Exit(ExitCode.INCONSISTENT if failed else ExitCode.CONSISTENT)

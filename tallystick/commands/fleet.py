@@ -223,6 +223,7 @@ def _live(
     metrics: ProducerMetrics | None,
     stop: Stop,
 ) -> None:
+    from tallystick.coordinates.rules.explanation import fill
     from tallystick.journal_topic import (
         epochs_after,
         open_claims,
@@ -257,7 +258,8 @@ def _live(
     finally:
         requests.close()
         claims.close()
-    terminal.notice(f"{live.records:,} records, {live.collections} collections answered")
+    count = {"records": live.records, "collections": live.collections}
+    terminal.notice(fill("{records:n record}, {collections:n collection} answered", count))
 
 
 def load(
@@ -287,6 +289,7 @@ def load(
     metrics_host: ProducerMetricsHost = "127.0.0.1",
 ) -> None:
     """Send legal histories, at full speed or at a rate; report what was achieved."""
+    from tallystick.coordinates.rules.explanation import fill
     from tallystick.journal_topic import client_of, kafka_settings, prepare_topics
     from tallystick.producers.load.history import LoadPlan
     from tallystick.producers.load.run import LoadOptions, run_load
@@ -316,8 +319,8 @@ def load(
         terminal.show_json(achieved.as_dict())
         return
     terminal.show(
-        f"{achieved.events:,} events in {achieved.blocks:,} blocks and {achieved.seconds:.1f} s:"
-        f" {achieved.events_per_s:,.0f} events/s,"
+        fill("{events:n event} in {blocks:n block}", achieved.as_dict())
+        + f" and {achieved.seconds:.1f} s: {achieved.events_per_s:,.0f} events/s,"
         f" {achieved.value_bytes / 1e6 / achieved.seconds:,.1f} MB/s",
         *_latency_lines(achieved),
     )

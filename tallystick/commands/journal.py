@@ -121,6 +121,7 @@ def _lines(block: Block) -> Iterator[str]:
 def _write(settings: Settings, file: str) -> None:
     from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
     from tallystick.coordinates.events.later_epochs import in_later_epochs
+    from tallystick.coordinates.rules.explanation import fill
     from tallystick.journal_topic import epochs_after, open_claims, open_journal, prepare_topics
     from tallystick.runs.replay import lines_of, refusal
 
@@ -138,12 +139,13 @@ def _write(settings: Settings, file: str) -> None:
         sink.flush()
     except JsonLinesError as error:
         name = "standard input" if file == terminal.STANDARD_STREAM else file
-        before = f"{written} records before it were written"
+        before = f"written before it: {fill('{count:n record}', {'count': written})}"
         raise MisuseError(f"{refusal(name, error)}\n{before}") from None
     finally:
         claims.close()
         sink.close()
-    terminal.show(f"{written:,} records written to {settings.topic_prefix}.journal")
+    count = fill("{count:n record}", {"count": written})
+    terminal.show(f"{count} written to {settings.topic_prefix}.journal")
 
 
 def collect(

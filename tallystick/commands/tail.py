@@ -216,6 +216,7 @@ def _run(
     metrics: ProducerMetrics | None = None,
     superseded: Callable[[], Mapping[str, SupersededError]] = dict,
 ) -> None:
+    from tallystick.coordinates.rules.explanation import fill
     from tallystick.producers.mysql.collection import Collector
     from tallystick.producers.mysql.tail import Tail, TailOptions
     from tallystick.servers.discovery import discover_reachable, first_files
@@ -243,6 +244,8 @@ def _run(
     with stopping() as stop:
         terminal.notice(f"{names}: journals go to {where}; Ctrl-C ends them")
         Tails(tails, requests, terminal.notice, superseded).run(stop)
-    records = sum(tail.journal.records for tail in tails)
-    collections = sum(tail.collections for tail in tails)
-    terminal.notice(f"{records:,} records, {collections} answers to collections")
+    count = {
+        "records": sum(tail.journal.records for tail in tails),
+        "answers": sum(tail.collections for tail in tails),
+    }
+    terminal.notice(fill("{records:n record}, {answers:n answer} to collections", count))

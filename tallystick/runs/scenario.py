@@ -205,7 +205,8 @@ class ScenarioResult:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise MisuseError(f"{str(path)!r} cannot be read: {error}") from error
+            reason = getattr(error, "strerror", None) or error
+            raise MisuseError(f"{str(path)!r} cannot be read: {reason}") from error
 
 
 def complete_scenario(scenario: Scenario) -> Scenario:

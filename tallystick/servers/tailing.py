@@ -168,7 +168,9 @@ class Tails:
             if len(self._tails) > 1:
                 self._notice(str(error))
         except OSError as error:
-            self._errors[tail.name] = AuditError(f"{tail.name}: its state cannot be saved: {error}")
+            self._errors[tail.name] = AuditError(
+                f"{tail.name}: its state cannot be saved: {error.strerror or error}"
+            )
         except Exception as error:  # noqa: BLE001  it is raised again where the tails are run
             self._errors[tail.name] = error
 

@@ -33,6 +33,6 @@ def test_a_round_changes_nothing(tmp_path):
     assert re.fullmatch(
         r"seed 2041: 1 acts, \d+ answers, [1-9]\d* findings, \d+ s: nothing changed", summary
     )
-    assert "1 rounds, 0 with violations" == last
+    assert "1 round, 0 with violations" == last
     assert 1 == len([line for line in done.stderr.splitlines() if line.startswith(ACT)])
     assert [] == list((directory / "chaos").iterdir())

@@ -111,6 +111,10 @@ def test_a_queue_that_cannot_be_opened_is_named(service, tmp_path):
     expected = f"the queue of alerts, {str(path)!r}, cannot be opened: unable to open database file"
     assert expected == str(raised.value)
     assert path.is_dir()
+    path.rmdir()
+    path.touch()
+    with pytest.raises(MisuseError, match=r"cannot be opened: File exists$"):
+        Alerts(path, load({"alerts": ["log"]}).settings, print)
 
 
 def test_a_queue_that_is_damaged_alerts_again_what_is_open(service, tmp_path):

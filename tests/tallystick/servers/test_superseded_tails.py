@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from tallystick.coordinates.values.errors import AuditError
 from tallystick.producers.kafka_clients.errors import SupersededError
 from tallystick.servers.tailing import Tails
 
@@ -64,6 +66,17 @@ def test_a_journal_that_somebody_else_writes_is_given_up_alone() -> None:
     assert sentence == (
         "a: another producer writes its journal now (epoch 8, ours is 7): this one ends"
     )
+
+
+def test_a_state_that_cannot_be_saved_ends_it_with_the_systems_reason() -> None:
+    class Full(Following):
+        def run(self, stop: threading.Event) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device", "state")
+
+    with pytest.raises(
+        AuditError, match=r"^a: its state cannot be saved: No space left on device$"
+    ):
+        Tails([Full("a")], lambda _: [], print).run(threading.Event())
 
 
 @pytest.mark.parametrize("names", [("a",), ("a", "b")])
