@@ -247,6 +247,7 @@ class ReplicaComparisons:
             may_execute_former=channel.may_execute_former,
             shows_progress=values.get("shows_progress") is not False,
             is_connected=bool(values.get("is_connected")),
+            relay=_relay_end(values),
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
         if row.executed is not None and row.executed[0] and "executed" not in row.former:
@@ -468,6 +469,11 @@ def _begin_time(value: Any) -> tuple[str, str]:
 
 def _set(text: str | None) -> GtidSet | None:
     return None if text is None else GtidSet.parse(text)
+
+
+def _relay_end(values: dict[str, Any]) -> tuple[str, int] | None:
+    file, position = values.get("relay_log_file"), values.get("relay_log_pos")
+    return None if file is None or position is None else (file, position)
 
 
 def _coordinates(values: dict[str, Any], name: str) -> tuple[str, int] | None:

@@ -27,6 +27,30 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class Standstill:
+    """A receiver that is connected, and whose relay log has not grown since an earlier row.
+
+    Attributes:
+        read, relay: Source and relay coordinates.
+        lineage, logged: The source's binary log, and what it held at that row.
+        owed: What it has logged since, and the replica does not have.
+        owed_ts: Since when that is known to be logged.
+    """
+
+    read: tuple[str, int]
+    relay: tuple[str, int]
+    lineage: int
+    logged: GtidSet
+    owed: GtidSet = GtidSet.EMPTY
+    owed_ts: int = 0
+
+    def goes_on(self, now: Standstill) -> bool:
+        """Whether nothing has moved since, and the source has the same binary log."""
+        before = self.read, self.relay, self.lineage
+        return before == (now.read, now.relay, now.lineage)
+
+
+@dataclass(frozen=True, slots=True)
 class Memory:
     """What a rule remembers of earlier comparisons of the same instance, channel and sources."""
 
@@ -45,6 +69,8 @@ class Memory:
     """GTIDs that are contradicted if the next row shows them as this one did."""
     executed: GtidSet = GtidSet.EMPTY
     """What that row showed as executed."""
+    standstill: Standstill | None = None
+    """Of the receiver, at the last row."""
 
     def without_positions(self) -> Memory:
         """Positions are of a log that is not known any more."""

@@ -47,6 +47,7 @@ from tallystick.coordinates.rules import (
     replication_threads,
     reset_replica,
     restored_image,
+    silent_receivers,
     skipped_groups,
     source_coordinates,
     worker_positions,

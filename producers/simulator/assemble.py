@@ -324,6 +324,11 @@ def simulate(scenario: Scenario, *, is_cured: bool = False) -> History:
     interval = scenario.collection_interval_ms * 1_000
     moments = list(range(fleet.start_ts + interval, fleet.load_ends_at, interval))
     settled = fleet.load_ends_at + SETTLE_MS * 1_000
+    if fault is not None:
+        shown = fleet.load_ends_at + fault.shown_after_ms * 1_000
+        while settled < shown:
+            moments.append(settled)
+            settled += SETTLE_MS * 1_000
     for number, ts in enumerate([*moments, settled, settled + interval], 1):
         fleet.schedule(ts, None, _collect, f"collection-{number:04d}")
     journals = fleet.advance(settled + 2 * interval)

@@ -29,6 +29,7 @@ ENDS = {
     "group_left_out_after_crash": {"superseded"},
     "receiver_skips_first_group": {"superseded"},
     "receiver_skips_given_up_group": {"superseded"},
+    "receiver_silent": {"resolved"},
     "source_purged_too_early": {"superseded"},
     "server_uuid_copied": {"resolved"},
     "server_id_taken_at_restart": {"resolved"},

@@ -24,7 +24,8 @@ _LOOK_US: Final = 50_000
 
 def schedule(fleet: World, fault: Fault) -> None:
     """Cure the fault when the history shows it, and a collection has."""
-    shown_us = int(_COLLECTIONS * fleet.scenario.collection_interval_ms * 1_000)
+    interval_ms = fleet.scenario.collection_interval_ms
+    shown_us = int(_COLLECTIONS * interval_ms + fault.shown_after_ms) * 1_000
     if not fault.injected or fleet.now < fault.injected_at + shown_us:
         fleet.schedule(fleet.now + _LOOK_US, None, schedule, fault)
         return

@@ -56,6 +56,7 @@ class Fault(FaultHooks):
         heals: False when the damage stays: the fault is found once, at its first evidence.
         stays_because: Why nothing that an operator does ends what it breaks, so that he can only
             acknowledge it; empty where its cure does, or where that ends by itself or never.
+        shown_after_ms: How long after the load collections go on, for what only time shows.
         bears_acts: Whether everyday rotation, purge and reconnects may go on beside it; where they
             would carry the damage on, the fault has a quiet fleet to itself.
         injected: Whether the history shows the fault.
@@ -72,6 +73,7 @@ class Fault(FaultHooks):
     base: ClassVar[BaseHistory] = BaseHistory.SERVER
     heals: ClassVar[bool] = True
     stays_because: ClassVar[str] = ""
+    shown_after_ms: ClassVar[int] = 0
     bears_acts: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:

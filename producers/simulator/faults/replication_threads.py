@@ -99,3 +99,38 @@ class ReceiverFails(ThreadFails):
 
     def start(self, fleet: World, channel: Channel) -> None:
         receiver.start(fleet, channel)
+
+
+class ReceiverSilent(ActFault):
+    """What lies between the servers drops the source's packets, and nobody notices."""
+
+    number = 270
+    name = "receiver_silent"
+    text = "a receiver stays connected, without an error, and receives nothing more"
+    must_fire = frozenset({"receiver_not_silent"})
+    group = FaultGroup.CHANNEL
+    base = BaseHistory.REPLICA
+    heals = False
+    shown_after_ms = 150_000
+    bears_acts = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._channel: Channel | None = None
+
+    def act(self, fleet: World) -> bool:
+        """Between two groups: the receiver finds no file to read on in."""
+        channels = [c for c in leaf_channels(fleet) if c[Receiver].is_connected]
+        channels = [c for c in channels if c.partial_group is None]
+        if not channels:
+            return False
+        self._channel = fleet.rng.choice(channels)
+        self._channel[Receiver].cursor_file = 0
+        self.mark(fleet, self._channel.replica)
+        return True
+
+    def cure(self, fleet: World) -> None:
+        """STOP REPLICA and START REPLICA."""
+        assert self._channel is not None
+        receiver.stop(fleet, self._channel)
+        receiver.start(fleet, self._channel)

@@ -1,0 +1,114 @@
+"""A receiver that is connected, and to which nothing comes that its source logs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tallystick.coordinates.rules.silent_receivers import SILENT_US_MAX
+from tests.support.fleet_journals import A, Journal, audit, end_of, fleet_of_two
+
+RULE = "receiver_not_silent"
+SECOND_US = 1_000_000
+
+
+def row(source: Journal, replica: Journal, up_to: int, **changes: Any) -> None:
+    """A row of a replica that has received and executed so many groups; and one of the source."""
+    shown = {
+        "retrieved": f"{A}:1-{up_to}",
+        "executed": f"{A}:1-{up_to}",
+        "is_connected": True,
+        "read_source_log_file": "s-bin.000001",
+        "read_source_log_pos": end_of(up_to),
+        "relay_log_file": "r-relay.000002",
+        "relay_log_pos": 1_000 + up_to,
+    } | changes
+    executed, retrieved = shown.pop("executed"), shown.pop("retrieved")
+    replica.status(executed, replica.says(source, retrieved, **shown))
+    source.time()
+
+
+def silent(
+    waits_us: int = SILENT_US_MAX, *, logs: bool = True, **changes: Any
+) -> tuple[Journal, Journal]:
+    """A row, what the source logs, a row that shows it, and one so much later."""
+    source, replica = fleet_of_two()
+    row(source, replica, 3)
+    if logs:
+        source.log(f"{A}:4", f"{A}:5")
+    row(source, replica, 3)
+    # The second row's moment comes before that at which the source is known to have logged it.
+    replica.clock.advance(waits_us - 1)
+    row(source, replica, 3, **changes)
+    return source, replica
+
+
+def broken(*journals: Journal) -> list[str]:
+    return [str(one.witness) for one in audit(*journals).findings if one.rule == RULE]
+
+
+@pytest.mark.parametrize("less_us", [0, 1])
+def test_it_is_silent_after_two_minutes(less_us):
+    assert broken(*silent(SILENT_US_MAX - less_us)) == [f"{A}:4-5"] * (not less_us)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"logs": False},
+        {"is_connected": False},
+        {"is_connected": None},
+        {"read_source_log_pos": end_of(3) + 10},
+        {"read_source_log_file": None},
+        {"relay_log_pos": 2_000},
+        {"relay_log_file": "r-relay.000003"},
+        {"relay_log_pos": None},
+        {"executed": f"{A}:1-2"},
+        {"executed": None},
+        {"retrieved": None},
+        {"executed": f"{A}:1-5"},
+        {"filtered": True},
+    ],
+)
+def test_what_shows_that_it_is_not(changes):
+    """It received something, waits for space, is not connected; or the replica has all."""
+    assert broken(*silent(**changes)) == []
+
+
+def test_what_was_left_behind_before_is_not_owed():
+    """A replica that begins at a position never receives what was logged before."""
+    source, replica = fleet_of_two(auto_position=False)
+    for _ in range(3):
+        row(source, replica, 1)
+        replica.clock.advance(SILENT_US_MAX)
+    assert broken(source, replica) == []
+
+
+def test_another_log_of_the_source_begins_anew():
+    source, replica = fleet_of_two()
+    row(source, replica, 3)
+    source.log(f"{A}:4")
+    row(source, replica, 3)
+    source.reset()
+    replica.clock.advance(SILENT_US_MAX)
+    row(source, replica, 3)
+    assert broken(source, replica) == []
+
+
+def test_it_is_found_once_and_stays():
+    """Until something comes; what it misses again is another finding."""
+    source, replica = silent()
+    for received, found in ((3, 1), (5, 1)):
+        replica.clock.advance(SECOND_US)
+        row(source, replica, received)
+        assert len(broken(source, replica)) == found
+    outcomes = [
+        one.check.outcome for one in audit(source, replica).checks if one.check.rule == RULE
+    ]
+    assert [outcome.name for outcome in outcomes] == ["HOLDS"] * 2 + ["BROKEN"] * 2 + ["HOLDS"]
+    source.log(f"{A}:6")
+    row(source, replica, 5)
+    replica.clock.advance(SILENT_US_MAX)
+    row(source, replica, 5)
+    assert broken(source, replica) == [f"{A}:4-5", f"{A}:6"]
