@@ -8,6 +8,7 @@ from tallystick.coordinates.audit.comparison import ChannelRow
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     STILL_BROKEN,
+    TOO_FAR_BEHIND,
     Against,
     Compared,
     Standstill,
@@ -15,7 +16,7 @@ from tallystick.coordinates.rules.between import (
     wait_or_give_up,
 )
 from tallystick.coordinates.rules.families import Family
-from tallystick.coordinates.rules.outcomes import HOLDS, Broken
+from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.statements import RECEIVED, REPLICA_STATUS
 
@@ -42,7 +43,8 @@ heartbeat, connects anew."""
         " LOGS AND GTIDS: the replica shows Yes, no error, and no lag."
     ),
     undecided_when=(
-        "the source is not observed, or its journal is not known up to the replica's row. It holds"
+        "the source is not observed, or its journal is not known up to the replica's row, or not"
+        " remembered as of then. It holds"
         " for a receiver whose applier has not executed all that was received, as it may wait for"
         " space (relay_log_space_limit), for a channel that leaves out groups, and for groups"
         " without GTIDs"
@@ -72,6 +74,8 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
     state = source.states.first_since(ts)
     if state is None:
         return wait_or_give_up(source, ts)
+    if source.states.has_forgotten(ts):
+        return Undecided(TOO_FAR_BEHIND, source=source.instance_id)
     if not row.is_connected or row.read is None or row.relay is None or row.has is None:
         return against.remember(HOLDS, standstill=None)
     now = Standstill(row.read, row.relay, state.lineage, state.logged)

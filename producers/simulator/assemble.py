@@ -322,17 +322,27 @@ def simulate(scenario: Scenario, *, is_cured: bool = False) -> History:
     if is_cured and fault is not None:
         fleet.schedule(fleet.fault_at, None, cures.schedule, fault)
     interval = scenario.collection_interval_ms * 1_000
-    moments = list(range(fleet.start_ts + interval, fleet.load_ends_at, interval))
+    moments = collection_moments(fleet, interval)
+    for number, ts in enumerate(moments, 1):
+        fleet.schedule(ts, None, _collect, f"collection-{number:04d}")
+    journals = fleet.advance(moments[-1] + interval)
+    return History(scenario, journals, tuple(fleet.injected), tuple(fleet.shown))
+
+
+def collection_moments(fleet: Fleet, interval_us: int) -> list[int]:
+    """When collections are made: during the load, and twice when everything has settled.
+
+    For a fault that only time shows they go on until then.
+    """
+    moments = list(range(fleet.start_ts + interval_us, fleet.load_ends_at, interval_us))
     settled = fleet.load_ends_at + SETTLE_MS * 1_000
+    fault = fleet.scenario.fault
     if fault is not None:
-        shown = fleet.load_ends_at + fault.shown_after_ms * 1_000
+        shown = fleet.load_ends_at + faults.FAULTS[fault].shown_after_ms * 1_000
         while settled < shown:
             moments.append(settled)
             settled += SETTLE_MS * 1_000
-    for number, ts in enumerate([*moments, settled, settled + interval], 1):
-        fleet.schedule(ts, None, _collect, f"collection-{number:04d}")
-    journals = fleet.advance(settled + 2 * interval)
-    return History(scenario, journals, tuple(fleet.injected), tuple(fleet.shown))
+    return [*moments, settled, settled + interval_us]
 
 
 def _collect(fleet: Fleet, collection_id: str) -> None:

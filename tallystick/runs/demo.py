@@ -26,7 +26,7 @@ from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.publisher import KafkaSettings
-from tallystick.producers.simulator.assemble import SETTLE_MS, Fleet
+from tallystick.producers.simulator.assemble import Fleet, collection_moments
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS
@@ -46,8 +46,7 @@ if TYPE_CHECKING:
 
 DURATION_MS = 6_000
 COLLECTION_INTERVAL_MS = 1_000
-"""Of virtual time, as in ``producers.simulator.assemble.simulate``: during the load, and twice
-after it, when everything has settled."""
+"""Of virtual time."""
 SPEED = 5.0
 COLLECT_EVERY_S = 1.5
 PARTITIONS = 2
@@ -101,12 +100,7 @@ def demo_fleet(scenario: Scenario, start_ts: int) -> tuple[Fleet, Pace]:
     """The fleet of a demonstration and how its time passes, from ``start_ts`` on."""
     fleet = Fleet(scenario, start_ts=start_ts)
     interval = scenario.collection_interval_ms * 1_000
-    settled = fleet.load_ends_at + SETTLE_MS * 1_000
-    moments = (
-        *range(start_ts + interval, fleet.load_ends_at, interval),
-        settled,
-        settled + interval,
-    )
+    moments = collection_moments(fleet, interval)
     # Late enough that every collection is past its deadline and nothing waits any more.
     return fleet, Pace(speed=SPEED, moments=moments, ends_at=moments[-1] + 2 * DEADLINE_US)
 
