@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
     from tallystick.coordinates.events.journal import Block
 
+LINE_BYTES_MAX = 64 * 2**20
+"""Of a line at once: a block has 16 MiB at most; what has no line ends is no journal."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -152,6 +154,8 @@ def result_of_audit(
 def lines_of(file: str) -> Iterator[bytes]:
     """The lines of a file, or of standard input for ``-``; compressed by gzip or not.
 
+    A line that is longer than ``LINE_BYTES_MAX`` comes in parts.
+
     Raises:
         MisuseError: It cannot be read.
     """
@@ -159,10 +163,9 @@ def lines_of(file: str) -> Iterator[bytes]:
     try:
         source = sys.stdin.buffer if is_standard else Path(file).open("rb")  # noqa: SIM115
         with source:
-            if cast("BufferedReader", source).peek(2).startswith(_GZIP_MAGIC):
-                yield from gzip.GzipFile(fileobj=source)
-            else:
-                yield from source
+            is_gzip = cast("BufferedReader", source).peek(2).startswith(_GZIP_MAGIC)
+            lines = gzip.GzipFile(fileobj=source) if is_gzip else source
+            yield from iter(lambda: lines.readline(LINE_BYTES_MAX), b"")
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         shown = "standard input" if is_standard else repr(file)

@@ -16,6 +16,7 @@ from tallystick import campaign as campaigns
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.errors import ExitCode
 from tallystick.producers.simulator.faults import FAULTS
+from tallystick.runs.replay import LINE_BYTES_MAX
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "journal.md").read_text("utf-8")
@@ -259,6 +260,15 @@ def test_an_unreadable_journal_is_misuse(tallystick, content, said):
     assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
     assert said in ran.err
     assert len(ran.err) < 1_000
+
+
+def test_a_file_without_line_ends_is_not_read_at_once(tallystick):
+    """An image of a disk would fill the memory before anything is said of it."""
+    with Path("j").open("wb") as file:
+        file.truncate(2 * LINE_BYTES_MAX + 1)
+    ran = tallystick("replay", "j")
+    assert (2, "", 4) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "'j': 3 lines are no records" in ran.err
 
 
 @pytest.mark.parametrize(

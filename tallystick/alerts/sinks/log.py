@@ -62,7 +62,8 @@ class LogFile:
                 for alert in alerts:
                     end = file.seek(0, os.SEEK_END)
                     file.seek(max(0, end - _TAIL_BYTES))
-                    written = file.read()
+                    # A device has no end: /dev/full would be read until the memory is full.
+                    written = file.read(_TAIL_BYTES)
                     if attempt > 1 and f"alert {alert['alert_id']})\n".encode() in written:
                         continue
                     # What a kill or a full disk has cut short stays a line of its own.

@@ -6,6 +6,7 @@ import base64
 import json
 import os
 import re
+import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -228,6 +229,16 @@ def test_a_log_has_each_line_once(tmp_path):
     path.mkdir()
     with pytest.raises(SinkError, match="cannot be written"):
         log.send([one], 1)
+    # In a process of its own: one that reads the device to its end takes the machine's memory.
+    program = (
+        "import resource; resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31));"
+        "from pathlib import Path; from tallystick.alerts.sinks.log import LogFile;"
+        f"LogFile(Path('/dev/full')).send([{one!r}], 1)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.stderr.endswith("SinkError: cannot be written: No space left on device\n")
     notices: list[str] = []
     sink("log", notices).send([other], 1)
     assert "opened critical no_errant_gtids c:" in notices[0]
