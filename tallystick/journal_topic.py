@@ -10,7 +10,8 @@ from tallystick import terminal
 from tallystick.producers.collect_requests import CollectRequests
 from tallystick.producers.journal_epochs import EpochClaims, next_epochs
 from tallystick.producers.kafka_clients.choice import kafka_client
-from tallystick.producers.kafka_clients.errors import BrokerUnreachableError
+from tallystick.producers.kafka_clients.errors import BrokerUnreachableError, missing_topic
+from tallystick.producers.kafka_clients.protocol import DEADLINE_S
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tallystick.producers.publisher import KafkaSettings
 from tallystick.require_broker import require_broker
@@ -86,6 +87,7 @@ def send_patiently(settings: Settings, topic: str, key: bytes, value: bytes) -> 
 
     Raises:
         BrokerUnreachableError: No broker has taken it in this time.
+        TopicError: Nor was there the topic at its end.
     """
     end, pause_s = time.monotonic() + PATIENCE_S, FIRST_PAUSE_S
     while True:
@@ -95,6 +97,7 @@ def send_patiently(settings: Settings, topic: str, key: bytes, value: bytes) -> 
             return
         except BrokerUnreachableError:
             if time.monotonic() + pause_s > end:
+                require_topic(settings, topic)
                 raise
             if pause_s == FIRST_PAUSE_S:
                 terminal.notice(
@@ -103,6 +106,21 @@ def send_patiently(settings: Settings, topic: str, key: bytes, value: bytes) -> 
                 )
             time.sleep(pause_s)
             pause_s *= 2
+
+
+def require_topic(settings: Settings, topic: str) -> None:
+    """Return when a topic is there.
+
+    To a client that sends, one that is missing looks like a broker that does not answer.
+
+    Raises:
+        BrokerUnreachableError: No broker answers.
+        TopicError: It is missing.
+    """
+    opened = client_of(settings).open_admin(settings.bootstrap_servers, DEADLINE_S)
+    with closing(opened) as admin:
+        if topic not in admin.partitions():
+            raise missing_topic(topic, settings.bootstrap_servers)
 
 
 def journal_topic_id(settings: Settings) -> str | None:

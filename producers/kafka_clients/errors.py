@@ -52,9 +52,9 @@ class TopicError(AuditError):
 
 
 def missing_topic(topic: str, bootstrap_servers: str) -> TopicError:
-    """The error of a topic that is to be read and is not there."""
+    """The error of a topic that is not there."""
     return TopicError(
-        f"topic {topic!r} does not exist at {bootstrap_servers!r}, or this user may not read it"
+        f"topic {topic!r} does not exist at {bootstrap_servers!r}, or this user may not see it"
         " (docs/kafka.md)"
     )
 

@@ -18,13 +18,15 @@ def write(result: RunResult, target: str) -> None:
 
     Raises:
         BrokerUnreachableError: No broker listens, or one was not acknowledged.
+        TopicError: The topic does not exist.
     """
-    from tallystick.journal_topic import client_of
+    from tallystick.journal_topic import client_of, require_topic
     from tallystick.require_broker import require_broker
     from tallystick.settings import load
 
     settings = load().settings
     require_broker(settings)
+    require_topic(settings, target)
     client = client_of(settings)
     ended_us = int(result.ended_at.timestamp() * 1_000_000)
     origin = Origin(settings.topic_prefix, ended_us, settings.page_url)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import uuid
@@ -11,6 +12,8 @@ from pathlib import Path
 import pytest
 from jsonschema import validate
 
+from tallystick import journal_topic
+from tallystick.producers.kafka_clients import confluent
 from tallystick.producers.kafka_clients.choice import kafka_client
 from tallystick.producers.kafka_topics import ensure_topics, tallystick_topics
 from tests.support.bare import ALL_BUT_TABLES, EXTRAS
@@ -197,6 +200,17 @@ def test_findings_go_to_a_topic(connected, broker):
     sent = json.loads(messages[0].value)
     assert found[0]["sentence"] == sent["sentence"]
     validate(sent, json.loads((ROOT / "docs" / "findings.schema.json").read_text("utf-8")))
+
+
+def test_a_topic_to_write_into_that_is_missing_is_named(connected, monkeypatch):
+    """The broker answers: to say that none does would send somebody to look for it."""
+    monkeypatch.setattr(confluent, "DEADLINE_S", 1.0)
+    monkeypatch.setattr(journal_topic, "PATIENCE_S", 0.0)
+    Path("j").write_text(EXAMPLE)
+    for words in ("replay j --output kafka=none", "retire a --why x --topic-prefix none"):
+        ran = connected(*words.split())
+        assert 2 == ran.code
+        assert re.search(r"tallystick: topic 'none(.control)?' does not exist at", ran.err), ran.err
 
 
 @pytest.fixture
