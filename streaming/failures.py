@@ -38,6 +38,11 @@ class Failure:
 # The first pattern that is found decides, so the more specific ones come first.
 _FAILURES = (
     (
+        r"Failed to find data source: kafka",
+        Kind.PERSON,
+        "Spark was started without the jars of Kafka; give spark-submit --jars (docs/cluster.md).",
+    ),
+    (
         r"RecordTooLarge",
         Kind.PERSON,
         "The broker at {broker} refuses a message as too large; raise its message.max.bytes.",

@@ -80,6 +80,11 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
             "The file system of the checkpoint at 'nn:8020' does not answer: socket timeout",
         ),
         (
+            "Failed to find data source: kafka. Please deploy the application as per the section.",
+            Kind.PERSON,
+            "Spark was started without the jars of Kafka; give spark-submit --jars",
+        ),
+        (
             'File "x.py", line 1\nValueError: expected a thing\n SQLSTATE: XXKST\n== Plan ==\nScan',
             Kind.PERSON,
             "The query ended by itself: ValueError: expected a thing",
