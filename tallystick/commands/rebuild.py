@@ -50,6 +50,7 @@ def rebuild(
         }
     ).settings
     require_extra("stream", "tallystick rebuild")
+    from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
     from tallystick.runs.audit import Audit
     from tallystick.runs.rebuild import CHECKPOINT, earlier_findings, set_aside
     from tallystick.runs.result import TABLES
@@ -69,6 +70,9 @@ def rebuild(
         raise typer.Exit(stop.exit_code)
     again = {finding.finding_id for finding in result.findings}
     gone = [f for f in earlier_findings(target) or () if f.finding_id not in again]
+    if any(seen.reason == JOURNAL_NOT_READ.code for seen in result.observations):
+        terminal.notice("stopped before the journal's end; tallystick audit goes on from here")
+        gone = []  # what is not read yet may have them
     if gone:
         terminal.notice(
             f"not found again of the earlier findings: {len(gone):,}, the first is"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -12,6 +13,7 @@ from tallystick import terminal
 from tallystick.alerts.metrics import AlertMetrics
 from tallystick.alerts.service import Alerts, sinks_of
 from tallystick.coordinates.rules.explanation import fill
+from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
 from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
@@ -21,7 +23,7 @@ from tallystick.runs.health import JobHealth
 from tallystick.runs.metrics import JobMetrics
 from tallystick.runs.metrics_listener import MetricsListener
 from tallystick.runs.rebuild import CHECKPOINT
-from tallystick.runs.result import TABLES, RunResult
+from tallystick.runs.result import TABLES, RunResult, doubt
 from tallystick.runs.stream import SPARK_LOG, StreamRun
 from tallystick.settings import Settings
 from tallystick.streaming.kafka_options import kafka_options
@@ -141,7 +143,12 @@ class Audit:
         has_run = stream.run(
             lambda: self._job(jars), stop=stop, started=f"auditing {title}", watch=watch
         )
-        return stream.result() if has_run else None
+        if not has_run:
+            return None
+        # What is in the topic now was to be audited: of the rest nothing is known.
+        is_cut_short = self._available_now and stop.is_set()
+        now_us = time.time_ns() // 1_000
+        return stream.result([doubt(JOURNAL_NOT_READ, ts=now_us)] if is_cut_short else [])
 
     def _job(self, jars: list[Path]) -> tuple[JobSettings, SessionSettings]:
         from tallystick.streaming.rounds import Deadline

@@ -236,6 +236,26 @@ def judged(connected, command_without):
     return judge
 
 
+def test_a_run_to_the_end_that_is_stopped_before_is_undecided(connected, command_without):
+    """What it has not read may contradict what it has."""
+    Path("j").write_text(EXAMPLE)
+    assert 0 == connected("journal", "--write", "j").code
+    Path(".tallystick/audit/checkpoint").mkdir(parents=True)
+    process = start(*command_without((), "rebuild", "--json"))
+    assert process.stderr is not None
+    assert any("auditing " in line for line in process.stderr)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=DEADLINE_S)
+    report = json.loads(out)
+    assert (3, "UNDECIDED", "UNDECIDED") == (
+        process.returncode,
+        report["verdict"],
+        report["verdict_now"],
+    )
+    assert any("did not read the whole journal" in why for why in report["undecided"])
+    assert "stopped before the journal's end; tallystick audit goes on from here" in err
+
+
 def test_the_job_gives_the_verdict_of_the_replay(connected, command_without, judged):
     """`audit --available-now` of a real journal: same findings, exit code, report.
 
