@@ -117,6 +117,7 @@ class Tails:
         self._requests = requests
         self._notice = notice
         self._errors: dict[str, BaseException] = {}
+        self._lock = threading.Lock()
 
     def run(self, stop: threading.Event) -> None:
         """Follow all servers; one that cannot be followed leaves the others alone.
@@ -150,23 +151,30 @@ class Tails:
             for thread in threads:
                 thread.join(JOIN_S)
         grave = [error for error in self._errors.values() if not _is_of_server(error)]
-        if grave or len(self._errors) == len(self._tails):
-            raise (grave or list(self._errors.values()))[0]
+        if grave:
+            raise grave[0]
+        if len(self._errors) == len(self._tails):
+            raise list(self._errors.values())[-1]
 
     def _end(self, name: str, error: SupersededError, stop: threading.Event) -> None:
         """One journal is somebody else's; the others go on."""
-        self._errors.setdefault(name, error)
+        self._leave(name, error)
         stop.set()
-        if len(self._tails) > 1:
+
+    def _leave(self, name: str, error: AuditError) -> None:
+        """Note why a server is not followed; of the last one it is raised, and said there."""
+        with self._lock:
+            self._errors.setdefault(name, error)
+            ends_it = len(self._errors) == len(self._tails)
+            is_raised = ends_it and all(map(_is_of_server, self._errors.values()))
+        if not is_raised:
             self._notice(str(error))
 
     def _run(self, tail: Tail, stop: threading.Event) -> None:
         try:
             tail.run(stop)
         except UnsupportedServerError as error:
-            self._errors[tail.name] = error
-            if len(self._tails) > 1:
-                self._notice(str(error))
+            self._leave(tail.name, error)
         except OSError as error:
             self._errors[tail.name] = AuditError(
                 f"{tail.name}: its state cannot be saved: {error.strerror or error}"

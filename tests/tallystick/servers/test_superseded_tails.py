@@ -36,9 +36,8 @@ def claims(*names: str) -> Iterator[dict[str, SupersededError]]:
         yield {}
 
 
-def run(tails: list[Any], names: tuple[str, ...], *, stops: bool) -> list[str]:
-    """Run them, with claims of others one after the other; what is shown."""
-    shown: list[str] = []
+def run(tails: list[Any], names: tuple[str, ...], shown: list[str], *, stops: bool) -> None:
+    """Run them, with claims of others one after the other; what is shown goes into the list."""
     stop = threading.Event()
     claimed, polls = claims(*names), 0
 
@@ -57,15 +56,15 @@ def run(tails: list[Any], names: tuple[str, ...], *, stops: bool) -> list[str]:
         return []
 
     Tails(tails, requests, shown.append, lambda: next(claimed)).run(stop)
-    return shown
 
 
 def test_a_journal_that_somebody_else_writes_is_given_up_alone() -> None:
     """The others are followed until they are to stop; it is said once."""
-    [sentence] = run([Following("a"), Following("b")], ("a",), stops=True)
-    assert sentence == (
+    shown: list[str] = []
+    run([Following("a"), Following("b")], ("a",), shown, stops=True)
+    assert shown == [
         "a: another producer writes its journal now (epoch 8, ours is 7): this one ends"
-    )
+    ]
 
 
 def test_a_state_that_cannot_be_saved_ends_it_with_the_systems_reason() -> None:
@@ -81,5 +80,8 @@ def test_a_state_that_cannot_be_saved_ends_it_with_the_systems_reason() -> None:
 
 @pytest.mark.parametrize("names", [("a",), ("a", "b")])
 def test_when_all_journals_are_somebody_elses_it_ends(names: tuple[str, ...]) -> None:
-    with pytest.raises(SupersededError, match="a: another producer"):
-        run([Following(name) for name in names], names, stops=False)
+    """Each is said once: the last one is the error."""
+    shown: list[str] = []
+    with pytest.raises(SupersededError, match=f"^{names[-1]}: another producer"):
+        run([Following(name) for name in names], names, shown, stops=False)
+    assert [f"{name}:" for name in names[:-1]] == [line.split()[0] for line in shown]
