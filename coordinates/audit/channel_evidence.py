@@ -311,6 +311,7 @@ def stored_evidence(
         is_transactional=row.server.relay_log_info_is_transactional,
         is_followed=relay is not None,
         left_out_of=state.left_out_of,
+        unused=state.unused,
         stored_read=state.stored_read,
         stored_applied=state.stored_applied,
         stored_executed=state.stored_executed,

@@ -43,7 +43,7 @@ from tallystick.coordinates.rules.replication_info import (
     relay_info_coordinates_paired,
 )
 from tallystick.coordinates.rules.worker_positions import (
-    not_behind_checkpoint,
+    not_after_checkpoint,
     torn_worker,
     worker_positions_end_groups,
 )
@@ -401,7 +401,7 @@ class ServerRecordReader(InstanceState):
                 answer = torn_worker(number, at, source, answer.data["end"])
             else:
                 checkpoint = coordinates_of(row, *_CHECKPOINT)
-                answer = not_behind_checkpoint(number, at, checkpoint) or answer
+                answer = not_after_checkpoint(number, at, checkpoint) or answer
         if not isinstance(answer, Broken):
             return
         self.reporter.broken(rule, answer, at=f"write of {at}", channel=name)

@@ -131,6 +131,8 @@ class ChannelState:
     applier: ThreadState | None = None
     left_out_of: tuple[str, ...] = ()
     """Replication info tables that have rows of other channels, and none of this one."""
+    unused: tuple[str, ...] = ()
+    """Those that were read and have no row at all."""
     stored_read: LogCoordinates | None = None
     """Source coordinates in the master info repository."""
     stored_applied: LogCoordinates | None = None
@@ -146,6 +148,7 @@ class ChannelState:
         return replace(
             self,
             left_out_of=(),
+            unused=(),
             stored_read=None,
             stored_applied=None,
             stored_executed=None,
@@ -406,8 +409,8 @@ class _Reader:
         state.has_workers = isinstance(body.get("slave_worker_info"), list)
         for row in self._rows(body, "slave_worker_info", one_each=False):
             self._read_worker(row)
-        self._find_left_out("slave_master_info", master_info)
-        self._find_left_out("slave_relay_log_info", relay_log_info)
+        self._find_left_out(body, "slave_master_info", master_info)
+        self._find_left_out(body, "slave_relay_log_info", relay_log_info)
         for name in self._doubled:
             # The channel is there, but nothing that the row says of it can be believed.
             state.channels[name] = ChannelState(name, is_listed=True)
@@ -451,15 +454,17 @@ class _Reader:
             if is_made or name in self.state.channels:
                 yield self._channel(name), row
 
-    def _find_left_out(self, table: str, rows: Sequence[dict[str, Any]]) -> None:
+    def _find_left_out(
+        self, body: Mapping[str, Any], table: str, rows: Sequence[dict[str, Any]]
+    ) -> None:
         """Channels of the status that an info table lacks; without any row it may be unused."""
-        if not rows:
-            return
         stored = {str(row.get("channel_name", "")).lower() for row in rows}
         for name, channel in self.state.channels.items():
             # Those of a group are made and removed by its plugin.
             is_ours = channel.has_status and not name.startswith(GROUP_REPLICATION)
-            if is_ours and name not in stored:
+            if body.get(table) == []:
+                channel.unused += (table,)
+            elif rows and is_ours and name not in stored:
                 channel.left_out_of += (table,)
 
     def _read_replica_status(self, row: Mapping[str, Any]) -> None:

@@ -43,7 +43,12 @@ CLONE_DONOR_UNKNOWN = reason(
     "none of the servers followed with the recipient is known as the clone's donor at {address}",
     Lack.BACKUP,
 )
-CLONE_INCOMPLETE = reason("clone_incomplete", "the donor or clone_status is not known", Lack.BACKUP)
+CLONE_INCOMPLETE = reason(
+    "clone_incomplete",
+    "the clone's donor is not known, or clone_status lacks a position, as of a donor without a"
+    " binary log, or the GTID set",
+    Lack.BACKUP,
+)
 DONOR_LOG_BEGAN_ANEW = reason(
     "donor_log_began_anew",
     "the donor may have begun a new binary log since the clone",
@@ -302,7 +307,7 @@ def _donor_file(
         ),
         "received_again": Case(
             "The clone of {file}:{position} has received {received:group}, which instance {source}"
-            " has before that position; behind it comes {expected:group}.",
+            " has before that position; after it comes {expected:group}.",
             "{received:group}",
             "relay log of the clone",
             "{expected:group}",

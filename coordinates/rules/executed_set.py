@@ -421,7 +421,7 @@ def executed_monotone(e: ExecutedEvidence) -> RowAnswer:
             "@@gtid_executed and Executed_Gtid_Set, read before it",
         ),
         "not_assigned": Case(
-            "SET gtid_purged has added {lost:gtids}, and {lost:is|are} not executed.",
+            "SET gtid_purged has added {lost:gtids}, which {lost:is|are} not executed.",
             "{executed:gtids}",
             "gtid_executed of log_status",
             "{previous:gtids}",

@@ -136,7 +136,7 @@ _RECEIVED = (
     "{retrieved:gtids}",
     "Retrieved_Gtid_Set, GTIDs of the source",
     "a subset of {logged:gtids}",
-    "binary log of instance {source}",
+    "binary log of instance {source}, and its SET gtid_purged",
 )
 
 
@@ -226,7 +226,7 @@ def received_within_source_logged(row: ChannelRow, against: Against) -> Compared
             at=first_of(fresh),
             source=source.instance_id,
             retrieved=own,
-            logged=state.logged.restrict(server_uuid),
+            logged=(state.logged | state.declared).restrict(server_uuid),
         ),
     )
 
@@ -515,7 +515,7 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
     claim=(
         "Everything that a source counts as purged, by SET gtid_purged too, has been executed or"
         " retrieved by each of its replicas that use auto-positioning; of one that does not, every"
-        " group behind the position that it has read is in a file that is kept."
+        " group after the position that it has read is in a file that is kept."
     ),
     why=(
         "On connecting a replica asks for all that it lacks; if any of it is in the source's"
@@ -528,7 +528,7 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
         " beyond the replica, or the source's binary log began anew about then; or, of a channel by"
         " position, no row of the source comes after it; or the receiver is connected: a purge"
         " spares the files that are still to be sent, not what is under way. It holds where a"
-        " channel by position filters, or what the source logged behind that position is not known"
+        " channel by position filters, or what the source logged after that position is not known"
     ),
     sources=("WL#9211, note to F-2", "Flink CDC issue 1944", "MySQL manual: gtid_purged"),
     remedy=(
@@ -550,7 +550,7 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
         ),
         "file_purged": Case(
             "The receiver goes on at {file}:{position} of instance {source}, which has purged the"
-            " files before {oldest}, and groups behind that position with them.",
+            " files before {oldest}, and groups after that position with them.",
             "{file}:{position}",
             "Source_Log_File and Read_Source_Log_Pos of the replica",
             "a file from {oldest} on",

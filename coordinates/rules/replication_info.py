@@ -55,6 +55,11 @@ ROW_MISSING = reason(
     " on",
     Lack.VALUE,
 )
+TABLE_UNUSED = reason(
+    "info_table_unused",
+    "{table} was read and has no row: positions may be kept in a file, or have been reset",
+    Lack.SETTING,
+)
 SOURCE_OF_OTHER_NAME = reason(
     "source_files_of_other_base_name",
     "the relay log names files of {base_name!r} of the source, not of {other!r}",
@@ -82,6 +87,7 @@ class StoredEvidence:
         is_transactional: Whether the relay log info repository commits with the transaction.
         is_followed: Whether the relay log was observed.
         left_out_of: The tables that have rows of other channels, and none of this one.
+        unused: The tables that were read and have no row.
         stored_read: Source coordinates in the master info repository.
         stored_applied, stored_executed: Relay and source coordinates in the relay log info row.
         read, applied: Coordinates of SHOW REPLICA STATUS.
@@ -109,6 +115,7 @@ class StoredEvidence:
     is_transactional: bool = True
     is_followed: bool = False
     left_out_of: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
     stored_read: LogCoordinates | None = None
     stored_applied: LogCoordinates | None = None
     stored_executed: LogCoordinates | None = None
@@ -132,7 +139,9 @@ class StoredEvidence:
 
 
 def _not_stored(e: StoredEvidence, table: str) -> Undecided:
-    return Undecided(ROW_MISSING, table=table) if table in e.left_out_of else Undecided(NOT_READ)
+    if table in e.left_out_of:
+        return Undecided(ROW_MISSING, table=table)
+    return Undecided(TABLE_UNUSED, table=table) if table in e.unused else Undecided(NOT_READ)
 
 
 @rule(
@@ -326,7 +335,9 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
         return Undecided(GTID_ONLY)
     if not e.is_transactional:
         return Undecided(NOT_TRANSACTIONAL)
-    if stored is None or applied is None or not same_family(stored, applied):
+    if stored is None:
+        return _not_stored(e, "slave_relay_log_info")
+    if applied is None or not same_family(stored, applied):
         return Undecided(NOT_READ)
     if stored > applied and not e.is_next_group:
         if not e.is_followed:
@@ -389,7 +400,7 @@ def master_info_flush_points(e: StoredEvidence) -> RowAnswer:
     if e.is_gtid_only:
         return Undecided(GTID_ONLY)
     if e.stored_read is None:
-        return Undecided(NOT_READ)
+        return _not_stored(e, "slave_master_info")
     if e.stopped_at is None or e.receiver_runs is not False or e.read is None:
         return Undecided(RECEIVER_NOT_STOPPED)
     if e.requested_at is not None and e.stopped_at >= e.requested_at:

@@ -80,12 +80,12 @@ class WorkersEvidence:
     claim=(
         "What a worker of a multi-threaded applier has stored since the collection before is the"
         " end of one group, in the channel's own relay log and in the source's binary log; it was"
-        " read from the source, and is behind the checkpoint in the same row."
+        " read from the source, and is after the checkpoint in the same row."
     ),
     why=(
         "A worker writes its row with each group that it commits, ahead of slave_relay_log_info,"
         " which follows at checkpoints. After a crash a start takes from these rows which groups"
-        " behind the checkpoint are done: a wrong one makes it repeat groups, or leave them out."
+        " after the checkpoint are done: a wrong one makes it repeat groups, or leave them out."
     ),
     undecided_when=(
         "the channel is gtid_only; or a stored source position beyond the one that was read may be"
@@ -110,10 +110,10 @@ class WorkersEvidence:
             "logs of the server",
         ),
         "before_checkpoint": Case(
-            "Worker {number} has stored {relay}, which is not behind its checkpoint {checkpoint}.",
+            "Worker {number} has stored {relay}, which is not after its checkpoint {checkpoint}.",
             "{relay}",
             "slave_worker_info, Relay_log_name and Relay_log_pos",
-            "beyond {checkpoint}",
+            "after {checkpoint}",
             "slave_worker_info, Checkpoint_relay_log_name and Checkpoint_relay_log_pos",
         ),
         "beyond_relay": Case(
@@ -172,9 +172,9 @@ def _judge(w: WorkerPosition, e: WorkersEvidence) -> RowAnswer:
         return Broken("of_another_log", witness=w.relay, log=w.other_log, **values)
     if not w.is_fresh:
         return HOLDS
-    behind = not_behind_checkpoint(w.number, w.relay, w.checkpoint)
-    if behind is not None:
-        return behind
+    passed = not_after_checkpoint(w.number, w.relay, w.checkpoint)
+    if passed is not None:
+        return passed
     if w.relay_end is not None:
         return Broken("beyond_relay", witness=w.relay, end=w.relay_end, **values)
     if w.ends_no_group:
@@ -200,7 +200,7 @@ def _judge_read(
     return Broken("beyond_read", witness=source, source=source, read=e.read, **values)
 
 
-def not_behind_checkpoint(
+def not_after_checkpoint(
     number: int, relay: LogCoordinates, checkpoint: LogCoordinates | None
 ) -> Broken | None:
     """A worker pairs a group with a checkpoint of the coordinator that had passed it already."""

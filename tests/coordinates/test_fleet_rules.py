@@ -3207,7 +3207,7 @@ class TestClones:
         """It completed, and the row says not where."""
         reported = self.undecided({"STATE": "Completed"}, {"STATE": "Completed"})
         assert len(reported) == 1
-        assert "the donor or clone_status is not known" in reported[0]
+        assert "clone_status lacks a position" in reported[0]
 
     def test_a_clone_whose_donor_is_not_known_is_undecided(self):
         """Its steps do not name it, and nobody else's log is held against it."""

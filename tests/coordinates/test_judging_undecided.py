@@ -61,6 +61,13 @@ def without_status() -> Journal:
     return journal
 
 
+def with_empty_tables() -> Journal:
+    journal, _, _ = replica()
+    tables: Record = {"slave_master_info": [], "slave_relay_log_info": []}
+    journal.row(replica_status=journal.replica_status(), **tables)
+    return journal
+
+
 def without_relay_log() -> Journal:
     journal, relay, more = replica()
     journal.row(replica_status=journal.replica_status())
@@ -325,6 +332,8 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("master_info_not_ahead_of_relay", stored_beyond(WRAP, 0), "modulo 2^32", "channel"),
         ("relay_info_coordinates_paired", without_status, "was not read", "channel"),
         ("worker_positions_end_groups", worker_beyond_4_gib, "modulo 2^32", "channel"),
+        ("master_info_flush_points", with_empty_tables, "kept in a file", "channel"),
+        ("relay_info_coordinates_paired", with_empty_tables, "kept in a file", "channel"),
         ("master_info_flush_points", without_status, "was not read", "channel"),
         ("master_info_flush_points", stopped_while_it_was_read, "while the answer", "channel"),
     ]
