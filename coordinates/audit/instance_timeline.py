@@ -105,8 +105,8 @@ class InstanceTimeline(SidTable):
     redo_copied: dict[tuple[str, str, int], int] = field(default_factory=dict)
     """By recipient and coordinates of clones: at which LSN, at the least, the copy of the redo log
     ended, -1 not known."""
-    images: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """Summaries of backup images by their ids, each with its binlog ``lineage``."""
+    images: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    """Summaries of backup images by their ids, the newest last, each with its ``lineage``."""
     checksums: list[tuple[int, str, int, list[dict[str, Any]]]] = field(default_factory=list)
     """Binlog lineage, file, position, and the tables there."""
     _logged_cache: tuple[GtidSet, GtidSet, GtidSet] | None = field(default=None, metadata=TRANSIENT)
@@ -489,9 +489,22 @@ class InstanceTimeline(SidTable):
         names = ("binlog_file", "binlog_position", "gtid_executed", "tables", "coordinates_from")
         image = {name: body.get(name) for name in (*names, "logged")}
         image["channels"] = None if is_under_locks else body.get("channels")
-        self.images[body["backup_id"]] = {**image, "lineage": body["binlog_lineage"]}
+        image["lineage"], backup_id = body["binlog_lineage"], body["backup_id"]
+        self.images[backup_id] = [*self.images.get(backup_id, ()), image][-IMAGES_MAX:]
         while len(self.images) > IMAGES_MAX:
             del self.images[next(iter(self.images))]
+
+    def image_for(self, restore: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The image that a server was restored from, None not known.
+
+        One name may be given to an image each night: the restore says by its coordinates which one
+        it is of. One that names those of none is held against the newest.
+        """
+        images = self.images.get(restore["backup_id"], [])
+        names = ("binlog_file", "binlog_position")
+        same = [one for one in images if all(restore.get(n) in (None, one[n]) for n in names)]
+        found = same or images
+        return found[-1] if found else None
 
     def check_sums(self, body: Mapping[str, Any]) -> None:
         """Checksums of the tables were computed here."""

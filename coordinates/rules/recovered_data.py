@@ -98,7 +98,7 @@ def recovered_data_equal_source(made: RecoveryMade, against: Against) -> Compare
     if not isinstance(log, Replayed):
         return log
     image_of = against.sources[-1]
-    image = image_of.images.get(made.backup_id)
+    image = image_of.image_for(made.restored["restore"])
     taken = None
     if image is not None:
         here, taken = (image["binlog_file"], image["binlog_position"]), image["tables"]
@@ -133,7 +133,7 @@ def restored_data_equal_image(made: RestoreMade, against: Against) -> Compared:
     source, ts = against.source, made.at.ts
     if source.states.first_since(ts) is None:
         return wait_or_give_up(source, ts)
-    image, mine = source.images.get(made.backup_id), made.body.get("tables")
+    image, mine = source.image_for(made.body), made.body.get("tables")
     if image is None or mine is None:
         return HOLDS
     differing = _differing(mine, image["tables"])

@@ -415,7 +415,8 @@ def recovery_reaches_stop_point(made: RecoveryMade, against: Against) -> Compare
         ):
             return _replayed_as_own(made, log, expected)
         return broken_recovery("not_executed", made, log, witness=executed, missing=missing, **sets)
-    image = log.source.images.get(made.backup_id) if made.image_of == made.source else None
+    of_source = made.image_of == made.source
+    image = log.source.image_for(made.restored["restore"]) if of_source else None
     restored = made.gtids("restore") if image is None else _parsed(image["gtid_executed"])
     extra = executed - logged - (restored or GtidSet.EMPTY) - (made.before or GtidSet.EMPTY)
     if extra and made.before is None:
@@ -610,7 +611,7 @@ def replayed_log(made: RecoveryMade, against: Against) -> Replayed | Waiting | U
     state = next(source.states.since(ts))
     if made.source != made.image_of:
         return Replayed(source, state)
-    image = source.images.get(made.backup_id)
+    image = source.image_for(made.restored["restore"])
     if image is None:
         if any(s.ts <= ts for s in source.states if s.lineage != state.lineage):
             return Undecided(IMAGE_UNSEEN)

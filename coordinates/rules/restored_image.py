@@ -121,7 +121,7 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
     source, ts = against.source, made.at.ts
     if source.states.first_since(ts) is None:
         return wait_or_give_up(source, ts)
-    image, backup_id = source.images.get(made.backup_id), made.backup_id
+    image, backup_id = source.image_for(made.body), made.backup_id
     if image is None:
         return Undecided(RESTORED_IMAGE_UNSEEN, source=source.instance_id, backup_id=backup_id)
     values: dict[str, Any] = {"backup_id": backup_id, "source": source.instance_id}

@@ -3157,7 +3157,7 @@ class TestClones:
         }
         del status[missing]
         [reported] = self.undecided(status)
-        assert "the donor or clone_status is not known" in reported
+        assert "clone_status lacks a position" in reported
 
     def test_a_status_that_was_read_once_is_known(self):
         """A later row without it asks nothing again."""

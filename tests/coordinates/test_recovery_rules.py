@@ -732,6 +732,21 @@ def test_what_a_restored_replica_does_not_say_is_not_held_against_it(lacking: st
     assert names(audit(recovery.source, recovery.server)) == []
 
 
+@pytest.mark.parametrize(
+    ("restored", "broken"),
+    [({}, []), ({"gtid_executed": f"{A}:1"}, [RESTORE]), ({"binlog_position": 4}, [RESTORE] * 2)],
+)
+def test_of_images_of_one_name_the_coordinates_say_which_was_restored(
+    restored: dict[str, Any], broken: list[str]
+) -> None:
+    """As of a backup that has the same name each night; one of no coordinates is of none."""
+    recovery = Recovery()
+    later = {"binlog_position": end_of(6), "gtid_executed": f"{A}:1-6", "tables": OTHERS}
+    tell(recovery.source, "image", **{**recovery.summary, **later})
+    output = recovery.run(*gtids(3, 4, 5), restored=restored)
+    assert [name for name in names(output) if name == RESTORE] == broken
+
+
 def test_a_restored_server_has_the_tagged_gtids_of_its_image() -> None:
     recovery = Recovery(sees_image=False)
     recovery.summary["gtid_executed"] = f"{A}:1-2:blue:1-3"
