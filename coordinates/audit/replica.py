@@ -467,7 +467,8 @@ class Replica(SidTable):
             self.resumed_from.add(sender)
             channel.first_queued = self._first(body, event.arrays, sid)
             channel.is_first_held = True
-            channel.asks_anew = False  # clone_resume_exact judges what comes first
+            if sender == f"i:{self.clone_peer}":
+                channel.asks_anew = False  # clone_resume_exact judges what comes first
         channel.queue(body, event.arrays, sid, -1 if self.all_until is None else self.all_until)
         return channel
 

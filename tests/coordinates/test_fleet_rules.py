@@ -3085,6 +3085,23 @@ class TestClones:
             journal.status(f"{A}:1-5")
         assert names(audit(donor, recipient, other)) == []
 
+    @pytest.mark.parametrize(("first", "is_broken"), [(4, False), (5, True)])
+    def test_a_clone_that_follows_another_replica_lacks_nothing_of_it(self, first, is_broken):
+        """Of the groups after the clone's position the log of its new source tells."""
+        donor, recipient = self.clone(end_of(3), f"{A}:1-3")
+        other = Journal(donor.clock, "o", C, 3)
+        other.boot()
+        other.open_file()
+        other.log(*(f"{A}:{gno}" for gno in range(1, 6)), server_id=1)
+        recipient.follow(other)
+        recipient.receive(other, *((n, f"{A}:{n}") for n in range(first, 6)), server_id=1)
+        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
+        status, executed = rows[-1].body["clone_status"], f"{A}:1-3:{first}-5"
+        recipient.status(executed, recipient.says(other), clone_status=status, purged=f"{A}:1-3")
+        for journal in (donor, other):
+            journal.status(f"{A}:1-5")
+        assert names(audit(donor, recipient, other)) == ["relay_mirrors_source"] * is_broken
+
     def test_an_unknown_donor_is_undecided(self):
         """The clone is reported, and no rule is broken."""
         _, recipient = self.clone(end_of(2), f"{A}:1-3")
