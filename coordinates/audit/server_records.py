@@ -429,7 +429,7 @@ class ServerRecordReader(InstanceState):
 
     def _backup_locked(self, body: dict[str, Any], ts: int) -> None:
         self.backup_locks.step(body, ts, self.end_of_binlog(), self.baselines)
-        self.backup_lock_steps.lock(body)
+        self.backup_lock_steps.lock(body, self.end_of_binlog())
         self.redo_positions.backup_lock(body)
 
     def _statement_executed(self, body: dict[str, Any], ts: int) -> None:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.results import ObservationCode, Severity
-from tallystick.coordinates.rules.backup_locks import HEADER, LOG_STATUS
+from tallystick.coordinates.rules.backup_locks import HEADER, LOG_STATUS, STATUS
 from tallystick.coordinates.rules.families import Family, Lack
+from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import (
     UNDECIDED_WHEN,
     Unended,
@@ -20,7 +21,7 @@ from tallystick.coordinates.rules.protocol_steps import (
     report_missing,
     step_missing,
 )
-from tallystick.coordinates.rules.registry import Rule, reason, register
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import BACKUP_LOCKS
 from tallystick.coordinates.state_codec import COLLABORATOR
 from tallystick.coordinates.values.binlog import LogCoordinates
@@ -45,7 +46,7 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
             " and LOCK BINLOG FOR BACKUP unless its coordinates are those of log_status, or of the"
             " InnoDB header of a server with have_backup_safe_binlog_info, without a position on a"
             " source and without a copy of the binary log; or FLUSH TABLES WITH READ LOCK in place"
-            " of both."
+            " of both; and what SHOW MASTER STATUS says was read before that lock was released."
         ),
         why=(
             "Without the first a table that is not transactional, or a definition, changes while"
@@ -70,7 +71,17 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
             " of performance_schema.log_status."
         ),
         verify=(BACKUP_LOCKS,),
-        cases=step_missing("Percona backup-safe binlog information, cases 1 to 3"),
+        cases={
+            **step_missing("Percona backup-safe binlog information, cases 1 to 3"),
+            "read_after_release": Case(
+                "Backup {backup} reports {position}, and the binary log ended at {locked} as long"
+                " as its session held a lock that stops commits: that was released by then.",
+                "{position}",
+                "backup {backup}",
+                "{locked}",
+                "journal, end of the binary log under the lock",
+            ),
+        },
     )
 )
 
@@ -93,6 +104,7 @@ _TABLES: Final = "tables"
 _BINLOG: Final = "binlog"
 _STANDS_FOR: Final = {"instance": (_TABLES,), "global_read": (_TABLES, _BINLOG)}
 """MySQL's own locks, and those of Percona that they stand for."""
+_STOP_COMMITS: Final = (_BINLOG, "global_read")
 _STOPS: Final = {_TABLES: "changes of definitions", _BINLOG: "commits"}
 _BACKUPS_MAX: Final = 64
 
@@ -106,6 +118,7 @@ class _Backup:
         since: When it began.
         taken: The locks that the session held then or took later.
         log_end: End of the binary log then, None where it does not show all that is executed.
+        locked_at: Where the binary log ended when the session last got a lock that stops commits.
         has_image: Whether its image was recorded.
     """
 
@@ -113,6 +126,7 @@ class _Backup:
     since: int
     taken: list[str]
     log_end: LogCoordinates | None
+    locked_at: LogCoordinates | None = None
     has_image: bool = False
 
 
@@ -126,13 +140,15 @@ class BackupLockSteps:
     _has_forgotten: bool = False
     """Whether there were too many backups, which need not tell that they have ended."""
 
-    def lock(self, body: Mapping[str, Any]) -> None:
-        """Take one ``backup_lock`` record."""
+    def lock(self, body: Mapping[str, Any], log_end: LogCoordinates | None) -> None:
+        """Take one ``backup_lock`` record; ``log_end``: the end of the binary log."""
         if body["step"] != "lock":
             return
         for backup in self._begun.values():
             if backup.session == str(body.get("session")):
                 backup.taken.append(body["lock"])
+                if body["lock"] in _STOP_COMMITS:
+                    backup.locked_at = log_end
 
     def session_of(self, body: Mapping[str, Any]) -> str:
         """The session of a ``backup`` record, "" where neither it nor its begin names one."""
@@ -186,6 +202,8 @@ class BackupLockSteps:
                 )
         elif step == "image" and "coordinates_from" in body:
             self._judge_image(body, self._begun[backup_id], may_be_safe, log_end)
+            if body["coordinates_from"] == STATUS and set(held).isdisjoint(_STOP_COMMITS):
+                self._judge_reading(body, self._begun[backup_id].locked_at)
 
     def _judge_image(
         self,
@@ -221,6 +239,28 @@ class BackupLockSteps:
                 backup=body["backup_id"],
                 changes=[_STOPS[lock] for lock in missing],
             )
+
+    def _judge_reading(self, body: Mapping[str, Any], locked_at: LogCoordinates | None) -> None:
+        """Whether coordinates were read under the lock, where the log stood still."""
+        file, position = body.get("binlog_file"), body.get("binlog_position")
+        if locked_at is None or file is None or position is None:
+            return
+        reported = LogCoordinates.of_file(file, position)
+        # FLUSH LOGS may have begun another file under the lock.
+        if reported.file_name != locked_at.file_name or reported <= locked_at:
+            return
+        backup = body["backup_id"]
+        self._reporter.broken(
+            BACKUP_LOCK_STEPS_COMPLETE,
+            Broken(
+                "read_after_release",
+                witness=reported,
+                backup=backup,
+                position=reported,
+                locked=locked_at,
+            ),
+            at=f"image {backup}",
+        )
 
     def _note_undecided(self, why: Reason, at: str, **data: Any) -> None:
         if BACKUP_LOCK_STEPS_COMPLETE.name not in self._reporter.disabled:

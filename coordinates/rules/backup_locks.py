@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 HEADER = "innodb_header"
 LOG_STATUS = "log_status"
+STATUS = "source_status"
 """Where the coordinates of an image are from."""
 
 BACKUP_LOCK_PROTOCOL = register(

@@ -461,3 +461,29 @@ def backup_lock_steps_complete__binlog_copy(breaks: bool) -> Journal:
     copy = {"file": "binlog.000001", "position": source().binlog.end}
     fields = {"binlog_copy": copy} if breaks else {}
     return _backup("tables", coordinates_from="innodb_header", **fields)
+
+
+@case()
+def backup_lock_steps_complete__read_after_the_lock_was_lost(breaks: bool) -> Journal:
+    """The report may come late, but what it reports was read as long as the session had its lock.
+
+    A session that is gone has lost its locks, and reads of another connection where it likes.
+    """
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **SESSION)
+    unlock(lock(journal, "tables", "binlog"), "binlog", "tables")
+    read = {"binlog_position": journal.binlog.end, "gtid_executed": str(journal.used)}
+    journal.groups(1)
+    return image(journal, **({} if breaks else read))
+
+
+@case()
+def backup_lock_steps_complete__read_after_the_global_read_lock(breaks: bool) -> Journal:
+    """Under FLUSH TABLES WITH READ LOCK the log may be flushed: it goes on in another file then."""
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **SESSION)
+    lock(journal, "global_read")
+    if not breaks:
+        journal.binlog.rotate()
+    unlock(journal, "global_read")
+    return image(journal.groups(int(breaks)))
