@@ -244,7 +244,7 @@ def replay_continues_image(made: RecoveryMade, against: Against) -> Compared:
         return Undecided(LEFT_OUT_BETWEEN, file=start[0], position=start[1])
     seen = got[at] if at < len(got) else None
     wanted = expected[at] if at < len(expected) else None
-    if seen and seen in made.excluded:
+    if seen and seen in (made.gtids("replay", "excluded") or GtidSet.EMPTY):
         case = "left_out"
     else:
         case = "ends_early" if seen is None else "goes_on" if wanted is None else "other_group"

@@ -188,6 +188,22 @@ def test_what_was_to_be_left_out_is_named_where_it_was_executed() -> None:
     assert (finding.rule, finding.case, finding.data["seen"]) == (REPLAY, "left_out", f"{A}:4")
 
 
+def test_what_an_earlier_step_was_to_leave_out_a_later_one_may_mean_to_execute() -> None:
+    """It comes too late in the order of the log, but nobody said that it was not to."""
+    recovery = Recovery()
+    server, file = recovery.server, recovery.stop[0]
+    tell(server, "restore", peer="s", **recovery.summary)
+    for begun, ended, gnos, out in ((2, 5, (3, 5), f"{A}:4"), (3, 4, (4,), None)):
+        start = {"from_file": file, "from_position": end_of(begun)}
+        tell(server, "replay", peer="s", **start, excluded=out)
+        server.log(*gtids(*gnos), server_id=1)
+        tell(server, "replayed", peer="s", to_file=file, to_position=end_of(ended))
+    server.time()
+    recovery.source.time()
+    found = [one.case for one in audit(recovery.source, server).findings if one.rule == REPLAY]
+    assert found == ["goes_on"]
+
+
 def test_what_is_left_out_on_purpose_is_not_missed() -> None:
     """The wrong DELETE is excluded; data are not compared then."""
     executed = f"{A}:1-3:5"
