@@ -77,6 +77,31 @@ def test_what_a_start_has_left_out_the_journal_may_lack(lacks: str):
     assert reasons(result) == {"numbers_left_out", "numbers_unseen"}
 
 
+@pytest.mark.parametrize(
+    ("recovered", "opened", "listed"),
+    [
+        ("head", 6, (1, 5, 6)),  # of the file that ROTATE named only the name was left
+        ("before", 5, (1, 5)),  # ROTATE was lost
+        ("before", 2, (1, 2)),  # and the stray file was removed
+        ("after", 5, (1, 5)),
+    ],
+)
+def test_a_crash_at_a_rotation(recovered: str, opened: int, listed: tuple[int, ...]):
+    journal = source()
+    end = journal.binlog.end
+    journal.binlog.event("ROTATE", 44, next_file="binlog.000005")
+    file, position = {
+        "head": ("binlog.000005", 4),
+        "before": ("binlog.000001", end),
+        "after": ("binlog.000001", journal.binlog.end),
+    }[recovered]
+    journal.start(crashed=True, recovered={"file": file, "position": position})
+    journal.binlog.open(opened)
+    journal.groups(1).row(binary_logs=files(*listed))
+    result = audit(journal)
+    assert (result.broken, reasons(result)) == ([], set())
+
+
 @pytest.mark.parametrize("listed", [(2, 4), (1, 2, 4), (2, 3, 4)])
 def test_a_hole_in_the_list_is_one_where_the_journal_had_the_file(listed: tuple[int, ...]):
     """Of what was before the journal nobody knows whether it ever was."""
