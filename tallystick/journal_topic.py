@@ -117,6 +117,7 @@ def require_topic(settings: Settings, topic: str) -> None:
         BrokerUnreachableError: No broker answers.
         TopicError: It is missing.
     """
+    require_broker(settings)  # the client would try for long where nobody listens
     opened = client_of(settings).open_admin(settings.bootstrap_servers, DEADLINE_S)
     with closing(opened) as admin:
         if topic not in admin.partitions():

@@ -21,11 +21,9 @@ def write(result: RunResult, target: str) -> None:
         TopicError: The topic does not exist.
     """
     from tallystick.journal_topic import client_of, require_topic
-    from tallystick.require_broker import require_broker
     from tallystick.settings import load
 
     settings = load().settings
-    require_broker(settings)
     require_topic(settings, target)
     client = client_of(settings)
     ended_us = int(result.ended_at.timestamp() * 1_000_000)
