@@ -13,6 +13,7 @@ from tallystick.coordinates.audit.incidents import incidents_of_history
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.audit.missing_answers import missing_answers
 from tallystick.coordinates.results import Verdict, gravest, verdict_of_run
+from tallystick.coordinates.rules.catalogue import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -65,7 +66,11 @@ def audit_history(
 
     Raises:
         JournalError: A record cannot be read.
+        ValueError: A name is that of no rule.
     """
+    unknown = sorted(disabled - RULES.keys())
+    if unknown:
+        raise ValueError(f"disabled: expected names of rules, found {unknown[0]!r}")
     result = AuditResult(disabled=disabled)
     instances: dict[tuple[str, str], InstanceAudit] = {}
     fleet_events: dict[str, list[FleetEvent]] = {}

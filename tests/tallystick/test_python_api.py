@@ -47,6 +47,12 @@ def test_the_page_names_what_the_module_has():
     assert used <= set(api.__all__)
 
 
+def test_a_rule_that_is_left_out_is_one():
+    """A misspelt name left nothing out, and nobody was told."""
+    with pytest.raises(ValueError, match="expected names of rules, found 'executed_within_loged'"):
+        api.audit_history([], frozenset({"executed_within_loged"}))
+
+
 def test_the_api_is_light():
     """A program that audits imports no command line, no Kafka and no Spark."""
     code = f"import sys, tallystick.api; print(sorted(set(sys.modules) & set({HEAVY})))"
