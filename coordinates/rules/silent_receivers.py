@@ -54,13 +54,13 @@ heartbeat, connects anew."""
         "STOP REPLICA and START REPLICA for the channel: it connects anew, and shows an error if"
         " the source cannot send what it needs. Look for a full disk on the replica, and for"
         " something between the servers that drops packets; under Percona's LOCK BINLOG FOR BACKUP"
-        " a receiver waits as well. Until then fail over to no other server by this one's lag."
+        " a receiver waits as well. Until then do not fail over to this replica."
     ),
     verify=(RECEIVED, REPLICA_STATUS),
     cases={
         "silent": Case(
-            "The receiver is connected and has received nothing for {waited:seconds}, in which"
-            " instance {source} has logged {owed:gtids}.",
+            "The receiver is connected and has received nothing in the {waited:seconds} since"
+            " instance {source} logged {owed:gtids}.",
             "nothing after {file}:{position}",
             "relay log of the channel",
             "{owed:gtids}",
