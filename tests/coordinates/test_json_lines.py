@@ -254,6 +254,14 @@ def test_a_fact_keeps_its_body_as_given():
     }
 
 
+REPLAY = server_record(
+    "backup",
+    step="replay",
+    backup_id="monday",
+    peer="s",
+    from_file="binlog.000001",
+    from_position=4,
+)
 REFUSED = [
     ("[]", None, "expected a JSON object"),
     ("{", None, "expected a JSON object"),
@@ -311,6 +319,8 @@ REFUSED = [
     (server_record("gtid_persister", step="prepare", gtid=f"{UUID}:1-2"), "gtid", "a GTID, as "),
     (server_record("gtid_persister", step="purge"), "trx_no", "expected this key"),
     (server_record("gtid_persister", step="write", gtids="1"), "gtids", "a GTID set ("),
+    (REPLAY | {"excluded": f"{UUID}:"}, "excluded", "a GTID set ("),
+    (REPLAY | {"stop_gtid": "5"}, "stop_gtid", "a GTID set ("),
     (server_record("start"), "server_uuid", "expected this key"),
     (server_record("start", server_uuid=UUID, profile="x"), "profile", "one of mysql-8.0, wl9452"),
     (
