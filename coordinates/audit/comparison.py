@@ -55,6 +55,8 @@ class ChannelRow:
     """Whether its receiver is connected: what the source has sent may be under way."""
     relay: Coordinates | None
     """Where the channel's relay log ends, None not known."""
+    seen: GtidSet
+    """What the replica's binary log and the relay log held when the row came, as far as read."""
 
 
 class Uncounted(NamedTuple):

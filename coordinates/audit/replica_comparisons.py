@@ -248,6 +248,7 @@ class ReplicaComparisons:
             shows_progress=values.get("shows_progress") is not False,
             is_connected=bool(values.get("is_connected")),
             relay=_relay_end(values),
+            seen=member.timeline.logged() | channel.received.freeze(),
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
         if row.executed is not None and row.executed[0] and "executed" not in row.former:

@@ -82,7 +82,8 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
     still = against.memory.standstill
     if still is None or not still.goes_on(now):
         return against.remember(HOLDS, standstill=now)
-    owed = (still.owed or state.logged - still.logged) - row.has
+    # With what its logs have shown the row would be an old one.
+    owed = (still.owed or state.logged - still.logged) - row.has - row.seen
     owed_ts = still.owed_ts if still.owed else state.ts
     still = replace(still, owed=owed, owed_ts=owed_ts if owed else 0)
     waited = ts - against.uncertain_us - owed_ts

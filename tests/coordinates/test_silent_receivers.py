@@ -85,6 +85,21 @@ def test_what_was_left_behind_before_is_not_owed():
     assert broken(source, replica) == []
 
 
+@pytest.mark.parametrize("log", ["binary log", "relay log"])
+def test_a_row_that_the_replicas_logs_have_passed_is_an_old_one(log):
+    source, replica = fleet_of_two()
+    row(source, replica, 3)
+    source.log(f"{A}:4")
+    row(source, replica, 3)
+    if log == "binary log":
+        replica.log(f"{A}:4", server_id=1)
+    else:
+        replica.receive(source, (4, f"{A}:4"))
+    replica.clock.advance(SILENT_US_MAX)
+    row(source, replica, 3)
+    assert broken(source, replica) == []
+
+
 def test_another_log_of_the_source_begins_anew():
     source, replica = fleet_of_two()
     row(source, replica, 3)
