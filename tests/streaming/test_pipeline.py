@@ -59,7 +59,7 @@ BLOCKS = [
     history("b", 5, broken=frozenset()),
     history("c", 5, broken=frozenset({2})),
 ]
-DEADLINE_S = 240
+DEADLINE_S = 480
 
 
 @dataclass

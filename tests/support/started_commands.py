@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-DEADLINE_S = 240
+DEADLINE_S = 480
 POLL_S = 0.5
 """A condition may read whole tables, and what is waited for needs the processor itself."""
 
