@@ -9,8 +9,7 @@ from functools import lru_cache
 from typing import Any
 
 from tallystick.coordinates.values.binlog import parse_log_file_name
-from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
-from tallystick.coordinates.values.gtid import Gtid, GtidSet
+from tallystick.coordinates.values.errors import CoordinateError
 
 INT64_MAX = 2**63 - 1
 UINT32_MAX = 2**32 - 1
@@ -106,23 +105,6 @@ def log_file(value: Any) -> str:
 def channel_name(value: Any) -> str:
     """The name of a channel; servers keep it in lower case, people write it as they like."""
     return text(value).lower()
-
-
-def one_gtid(value: Any) -> str:
-    """A GTID, in the spelling of GTID sets."""
-    try:
-        return str(Gtid.parse(text(value)))
-    except GtidSetParseError:
-        raise FieldError("a GTID, as 3e11fa47-71ca-11e1-9e33-c80aa9429562:23", value) from None
-
-
-def gtid_set(value: Any) -> str:
-    """A GTID set."""
-    try:
-        GtidSet.parse(text(value))
-    except GtidSetParseError as error:
-        raise FieldError(f"a GTID set ({error})", value) from None
-    return str(value)
 
 
 def uuid_text(value: Any) -> str:

@@ -23,12 +23,10 @@ from tallystick.coordinates.events._field_checks import (
     anything,
     boolean,
     channel_name,
-    gtid_set,
     identifier,
     log_file,
     missing_key,
     name,
-    one_gtid,
     server_uuid,
     switch,
     table_row,
@@ -37,7 +35,8 @@ from tallystick.coordinates.events._field_checks import (
     uuid_text,
 )
 from tallystick.coordinates.events.journal import CLONE_STAGES, RecordType, parse_body
-from tallystick.coordinates.values.errors import JournalError
+from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
+from tallystick.coordinates.values.gtid import Gtid, GtidSet
 
 _COUNT = Integer()
 _PORTION = Integer(1)
@@ -141,6 +140,23 @@ _LOG_STATUS = Shape(
 )
 
 RESOURCES = ("LOCK_collect_instance_log", "channel_map", "LOCK_plugin", "binlog", "gtid_state")
+
+
+def one_gtid(value: Any) -> str:
+    """A GTID, in the spelling of GTID sets."""
+    try:
+        return str(Gtid.parse(text(value)))
+    except GtidSetParseError:
+        raise FieldError("a GTID, as 3e11fa47-71ca-11e1-9e33-c80aa9429562:23", value) from None
+
+
+def gtid_set(value: Any) -> str:
+    """A GTID set."""
+    try:
+        GtidSet.parse(text(value))
+    except GtidSetParseError as error:
+        raise FieldError(f"a GTID set ({error})", value) from None
+    return str(value)
 
 
 def resource(value: Any) -> str:

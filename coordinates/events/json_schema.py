@@ -19,18 +19,23 @@ from tallystick.coordinates.events._field_checks import (
     anything,
     boolean,
     channel_name,
-    gtid_set,
     identifier,
     log_file,
     name,
-    one_gtid,
     server_uuid,
     switch,
     table_row,
     text,
     uuid_text,
 )
-from tallystick.coordinates.events._record_fields import RECORD_SHAPES, RESOURCES, Cases, resource
+from tallystick.coordinates.events._record_fields import (
+    RECORD_SHAPES,
+    RESOURCES,
+    Cases,
+    gtid_set,
+    one_gtid,
+    resource,
+)
 from tallystick.coordinates.events.journal import QueryVerb, RedoType, Stream
 from tallystick.coordinates.events.json_lines import REDO_FIELDS, event_shape
 from tallystick.coordinates.values.binlog import EventType
