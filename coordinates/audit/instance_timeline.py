@@ -490,9 +490,12 @@ class InstanceTimeline(SidTable):
         image = {name: body.get(name) for name in (*names, "logged")}
         image["channels"] = None if is_under_locks else body.get("channels")
         image["lineage"], backup_id = body["binlog_lineage"], body["backup_id"]
-        self.images[backup_id] = [*self.images.get(backup_id, ()), image][-IMAGES_MAX:]
-        while len(self.images) > IMAGES_MAX:
-            del self.images[next(iter(self.images))]
+        self.images.setdefault(backup_id, []).append(image)
+        if sum(map(len, self.images.values())) > IMAGES_MAX:
+            first_id, images = next(iter(self.images.items()))
+            del images[0]
+            if not images:
+                del self.images[first_id]
 
     def image_for(self, restore: Mapping[str, Any]) -> dict[str, Any] | None:
         """The image that a server was restored from, None not known.

@@ -39,15 +39,14 @@ heartbeat, connects anew."""
     why=(
         "A source sends each event as soon as it is logged, and the receiver writes it into the"
         " relay log at once. Where the relay log does not grow, the connection is dead and nobody"
-        " has noticed, or the source waits for a log that it has no more, as after RESET BINARY"
-        " LOGS AND GTIDS: the replica shows Yes, no error, and no lag."
+        " has noticed: the replica shows Yes and no error."
     ),
     undecided_when=(
         "the source is not observed, or its journal is not known up to the replica's row, or not"
         " remembered as of then. It holds"
         " for a receiver whose applier has not executed all that was received, as it may wait for"
-        " space (relay_log_space_limit), for a channel that leaves out groups, and for groups"
-        " without GTIDs"
+        " space (relay_log_space_limit), for a channel that leaves out groups, for groups without"
+        " GTIDs, and for those that a source gives out again after RESET BINARY LOGS AND GTIDS"
     ),
     sources=("MySQL manual: replica_net_timeout; SOURCE_HEARTBEAT_PERIOD",),
     remedy=(

@@ -3087,7 +3087,7 @@ class TestClones:
 
     @pytest.mark.parametrize(("first", "is_broken"), [(4, False), (5, True)])
     def test_a_clone_that_follows_another_replica_lacks_nothing_of_it(self, first, is_broken):
-        """Of the groups after the clone's position the log of its new source tells."""
+        """The log of its new source shows the groups after the clone's position."""
         donor, recipient = self.clone(end_of(3), f"{A}:1-3")
         other = Journal(donor.clock, "o", C, 3)
         other.boot()
