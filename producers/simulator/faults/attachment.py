@@ -10,6 +10,7 @@ from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory
 from tallystick.producers.simulator.faults.fleet import FleetFault, SourceLosesCommits
 from tallystick.producers.simulator.faults.logs import gtid_of, is_pure_source
 from tallystick.producers.simulator.faults.row import Row
+from tallystick.producers.simulator.log_status.log_status_query import LogStatus
 from tallystick.producers.simulator.server import administration, clients, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap, Receiver
@@ -91,7 +92,7 @@ class DemotedSourceLeftAlone(FleetFault, ActFault):
         if old[CommitQueue].in_commit:
             fleet.schedule(fleet.now + _RETRY_US, None, self._promote, old, followers)
             return
-        candidates = [c for c in followers if len(c.replica[ChannelMap].channels) == 1]
+        candidates = [c for c in followers if _only_channel(c)]
         first = max(candidates, key=lambda c: c.replica[GtidState].executed.to_gtid_set().count())
         promoted = first.replica
         administration.reset_replica(fleet, first, everything=True)
@@ -130,11 +131,13 @@ class OwnLostInFailover(SourceLosesCommits, ActFault):
     def on_row(
         self, fleet: World, instance: Instance, body: dict[str, Any]
     ) -> dict[str, Any] | None:
-        """Note what a source has shown."""
+        """Note what a source has shown, until its replicas may have shown more."""
         del fleet
         row = Row.of(instance, body)
         if row is not None:
             self._shown[instance.instance_id] = row.executed
+        for channel in instance[ChannelMap].configured:
+            self._shown.pop(channel.source.instance_id, None)
         return body
 
     def _last_groups(self, source: Instance) -> list[LoggedGroup]:
@@ -151,9 +154,12 @@ class OwnLostInFailover(SourceLosesCommits, ActFault):
         source = next((i for i in fleet.instances.values() if self._is_ready(i)), None)
         if source is None:
             return False
-        first, *others = source[ChannelMap].subscribers
+        followers = list(source[ChannelMap].subscribers)
+        # With another channel the promoted would stay a replica, to which the old one is errant.
+        first = next(c for c in followers if _only_channel(c))
+        others = [c for c in followers if c is not first]
         promoted = first.replica
-        for channel in (first, *others):
+        for channel in followers:
             administration.stop_replication(fleet, channel)
         administration.reset_replica(fleet, first, everything=True)
         for channel in others:
@@ -169,11 +175,15 @@ class OwnLostInFailover(SourceLosesCommits, ActFault):
     def _is_ready(self, source: Instance) -> bool:
         channels = source[ChannelMap].subscribers
         has_shown = is_pure_source(source) and source.instance_id in self._shown
+        # What is being read would show what a replica had retrieved before.
+        reads = any(c.replica[LogStatus].is_collecting for c in channels)
         return (
             has_shown
+            and not reads
             and source.is_running
             and not source[CommitQueue].in_commit
-            and bool(channels and self._last_groups(source))
+            and any(_only_channel(c) for c in channels)
+            and bool(self._last_groups(source))
             and all(
                 c[Receiver].read == source[BinaryLog].position
                 and source[GtidState].executed.is_subset(c.replica[GtidState].executed)
@@ -186,3 +196,7 @@ class OwnLostInFailover(SourceLosesCommits, ActFault):
             administration.add_channel(fleet, source, "", promoted)
         else:
             fleet.schedule(fleet.now + _RETRY_US, None, self._attach, source, promoted)
+
+
+def _only_channel(channel: Channel) -> bool:
+    return len(channel.replica[ChannelMap].channels) == 1

@@ -223,12 +223,13 @@ class _LeavesEarly(BackupSynchronization):
     fleet: World
 
     def record_sequence(self, step: str, thread: Thread) -> None:
-        """Drop the ticket too early, once."""
-        super().record_sequence(step, thread)
+        """Drop the ticket too early, once, while no backup waits for it."""
         is_invisible = thread.group.kind is GroupKind.NON_TRANSACTIONAL
-        if step == "commit" and is_invisible and thread.ticket and not self.fault.injected:
+        is_to_leave = step == "unlock_tables" and is_invisible and self.zone.is_open
+        if is_to_leave and thread.ticket and not self.fault.injected:
             self.fault.mark(self.fleet, self.instance)
             thread.ticket.drop()
+        super().record_sequence(step, thread)
 
 
 class TablesUnlockedOutsideZone(_BackupFault):
