@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.audit.baselines import Baselines
 from tallystick.coordinates.audit.journal_clock import JournalClock
+from tallystick.coordinates.audit.observer_clock import TOLERANCE_US
 from tallystick.coordinates.audit.recent_records import RecentRecords
 from tallystick.coordinates.audit.reporter import Reporter
 from tallystick.coordinates.audit.server import Server
@@ -93,6 +94,14 @@ class WaitingRow:
             channels[name] = known.without_tables() if went_on else known.of_row_alone()
         for name in channels.keys() & self.may_name_former:
             channels[name].may_name_former = True
+
+    @property
+    def surely_at(self) -> int | None:
+        """A moment before which nothing of it was read, by any clock, if one is known."""
+        asked_at: int | None = self.body["asked_at"]
+        if asked_at is None or self.body["received_at"] is not None:
+            return asked_at
+        return asked_at - TOLERANCE_US  # it is by another clock, which may be ahead
 
 
 @dataclass(slots=True, eq=False)

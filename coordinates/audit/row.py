@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
-from tallystick.coordinates.audit.observer_clock import TOLERANCE_US
 from tallystick.coordinates.audit.reporter import shorten
 from tallystick.coordinates.audit.row_checks import RowChecks
 from tallystick.coordinates.audit.row_evidence import Row
@@ -22,6 +21,7 @@ from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.applied_groups import (
     APPLIED_BEFORE,
+    CRASH_UNFOLLOWED,
     PASSED_UNLOGGED,
     START_FORGOTTEN,
 )
@@ -61,10 +61,14 @@ from tallystick.coordinates.rules.readable import (
     AnswerEvidence,
     snapshot_never_silently_empty,
 )
-from tallystick.coordinates.rules.redo_log import without_evidence
+from tallystick.coordinates.rules.redo_log import (
+    FLUSHED_REDO_SURVIVES_START,
+    without_evidence,
+)
 from tallystick.coordinates.rules.redo_positions import (
     LSN_NOT_ACCEPTED,
     ROW_LSN_AT_ITS_INSTANT,
+    lost_at_start,
     row_at_its_instant,
 )
 from tallystick.coordinates.rules.registry import rules_on
@@ -101,12 +105,12 @@ REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_bo
 NOT_CONSISTENT = DISTURBED | {
     SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
     START_FORGOTTEN.code, APPLIED_BEFORE.code, PASSED_UNLOGGED.code, RELAY_OF_OTHER_NAME.code,
-    ROW_MISSING.code, LISTED_ALONE.code, ROW_MAY_BE_OLD.code,
+    ROW_MISSING.code, LISTED_ALONE.code, ROW_MAY_BE_OLD.code, CRASH_UNFOLLOWED.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
 not seen, the row may lack a channel, list one that is gone, or name files of another relay log than
 was observed, an info table lacks a channel, a limit dropped what may hide a breach, commits wait
-for a lock for long, or it may be an old one."""
+for a lock for long, it may be an old one, or a crash let an applier go on nobody knows where."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
@@ -149,9 +153,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     evidence = judge_instance(row)
     _leave_unseen_undecided(audit, checks)
     asked_at = waiting.body["asked_at"]
-    surely_at = asked_at
-    if waiting.body["received_at"] is None and isinstance(asked_at, int):
-        surely_at -= TOLERANCE_US  # it is by another clock, which may be ahead
+    surely_at = waiting.surely_at
     audit.persistence.table_read(state, surely_at, waiting.ts)
     _leave_steps_undecided(waiting, audit, checks)
     _compare_with_redo(waiting, audit, checks)
@@ -187,11 +189,11 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
 
 
 def _doubt_purge(
-    audit: InstanceState, state: ServerState, surely_at: object, collection_id: str
+    audit: InstanceState, state: ServerState, surely_at: int | None, collection_id: str
 ) -> None:
     """Files that a purge is said to have removed, and that are listed after it: named once."""
     file, logs = audit.binlog.oldest_file, state.binary_logs
-    is_later = isinstance(surely_at, int) and surely_at > audit.purged_ts
+    is_later = surely_at is not None and surely_at > audit.purged_ts
     if file is None or not logs or not is_later:
         return
     (listed_base, listed), (base_name, number) = map(parse_log_file_name, (logs[0][0], file))
@@ -226,8 +228,13 @@ def _compare_with_redo(waiting: WaitingRow, audit: InstanceState, checks: RowChe
     if not checks.is_broken(*_REDO):
         # Another LSN than that of the collection's own step has been found already.
         lsn = audit.collection_steps.lsn_of(checks.collection_id) or state.lsn
-        seen = redo if redo.is_of_row else None
-        answer = row_at_its_instant(lsn, state.lsn_checkpoint, seen)
+        seen = redo.for_row(waiting.surely_at)
+        lost = lost_at_start(lsn, seen)
+        if lost is not None:
+            checks.take(FLUSHED_REDO_SURVIVES_START, lost)
+            audit.redo.loss_was_shown()
+        else:
+            answer = row_at_its_instant(lsn, state.lsn_checkpoint, seen)
         is_accepted = not isinstance(answer, Broken)
         if is_accepted and lsn is not None and state.position is not None:
             audit.redo_positions.row(state.position, lsn)

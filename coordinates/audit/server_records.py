@@ -127,6 +127,7 @@ class ServerRecordReader(InstanceState):
     def _started(self, body: dict[str, Any], ts: int) -> None:
         was_known = self.server.server_uuid is not None or self.has_lost_records
         log_bin, logs_everything = self.server.log_bin, self.server.logs_everything
+        is_transactional = self.server.relay_log_info_is_transactional
         self.persistence.may_lose_redo |= was_known and not self.server.commits_are_durable
         crashed = was_known and self._has_crashed(body)
         recovered = body.get("recovered")
@@ -146,7 +147,9 @@ class ServerRecordReader(InstanceState):
             self.learn()
             if not (logs_everything and self.server.logs_everything):
                 self.applied.forget()
-            self.applied.started(_file_and_position(position), crashed=crashed)
+            self.applied.started(
+                _file_and_position(position), crashed=crashed, is_transactional=is_transactional
+            )
             awaits = crashed and self.persistence.awaits_start
             logged = self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
             self.binlog.server_started(crashed, position)
@@ -155,7 +158,7 @@ class ServerRecordReader(InstanceState):
         if crashed:
             self.baselines.lose_redo()
         self.redo_positions.interrupted()
-        self.redo.server_started(crashed=crashed, has_logged=has_logged)
+        self.redo.server_started(ts, crashed=crashed, has_logged=has_logged)
         self.baselines.forget_master_info()
         self.baselines.forget_left_out()
         self.baselines.redo_was_disabled |= self.server.redo_is_disabled

@@ -217,6 +217,17 @@ _ZONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     },
 }
 
+_ENGINE_LOCK_FIELDS: dict[str, Check] = {
+    "engine": name,
+    "round": _COUNT,
+    "rounds_max": _PORTION,
+    "timeout": _COUNT,
+}
+_ENGINE_LOCK_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
+    **dict.fromkeys(("prelock", "lock", "timeout"), (_ENGINE_LOCK_FIELDS, ("engine",))),
+    **dict.fromkeys(("begin", "done", "unlock_all", "retry", "abort"), (_ENGINE_LOCK_FIELDS, ())),
+}
+
 _TABLES = ListOf(Shape({"name": name, "engine": name, "rows": _COUNT, "checksum": text}, ("name",)))
 
 _REPLICA_POSITIONS = ListOf(
@@ -422,18 +433,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
         ("table", "channel", "reason", "row"),
     ),
     RecordType.ZONE: _cases("step", {}, _ZONE_STEPS),
-    RecordType.ENGINE_LOCK: Shape(
-        {
-            "step": OneOf(
-                "prelock", "begin", "lock", "timeout", "unlock_all", "retry", "abort", "done"
-            ),
-            "engine": name,
-            "round": _COUNT,
-            "rounds_max": _PORTION,
-            "timeout": _COUNT,
-        },
-        ("step",),
-    ),
+    RecordType.ENGINE_LOCK: _cases("step", {}, _ENGINE_LOCK_STEPS),
     RecordType.BACKUP_LOCK: Shape(
         {
             "step": OneOf("lock", "unlock"),
@@ -444,7 +444,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
         ("step", "lock"),
     ),
     RecordType.STATEMENT: Shape(
-        {"engine": name, "type": OneOf("dml", "ddl"), "binlogged": boolean}
+        {"engine": name, "type": OneOf("dml", "ddl"), "binlogged": boolean}, ("engine", "type")
     ),
     RecordType.CLONE: _cases("step", {"role": OneOf("donor", "recipient")}, _CLONE_STEPS),
     RecordType.GTID_PERSISTER: _cases("step", {}, _PERSISTER_STEPS),

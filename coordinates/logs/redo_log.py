@@ -75,6 +75,7 @@ class RedoLogReader:
         overwritten_at: The checkpoint before which redo was reported as overwritten.
         has_headers: Whether a write since the last start had its block's header.
         has_commits: Whether a commit was seen since the last start.
+        started_ts: Time of that start.
         ts: Time of the last event.
     """
 
@@ -98,6 +99,7 @@ class RedoLogReader:
     has_written: bool = False
     has_headers: bool = False
     has_commits: bool = False
+    started_ts: int = -1
     ts: int = 0
 
     def __post_init__(self) -> None:
@@ -112,10 +114,11 @@ class RedoLogReader:
         self.has_logged, self.in_doubt = False, None
         self.capacity = self.shrinks_to = self.overwritten_at = UNKNOWN
 
-    def server_started(self, *, crashed: bool, has_logged: bool) -> None:
+    def server_started(self, ts: int, *, crashed: bool, has_logged: bool) -> None:
         """A boot: after a crash what was flushed is there, after a clean stop everything.
 
         Args:
+            ts: When it was.
             crashed: Whether the boot before has crashed.
             has_logged: Whether the binary log has all that was committed, as it was recovered.
         """
@@ -129,6 +132,7 @@ class RedoLogReader:
         self.returned, self.returned_at_most = returned, at_most
         self.written = self.flushed = self.committed = self.logged = UNKNOWN
         self.has_headers = self.has_commits = self.has_logged = False
+        self.started_ts = ts
         self.settings_changed()
         self.left_policy = None
 
@@ -376,6 +380,11 @@ class RedoLogReader:
         elif self.floor <= lsn < self.returned_at_most:
             self.in_doubt = lsn, self.returned_at_most
         self.returned = self.returned_at_most = UNKNOWN
+
+    def loss_was_shown(self) -> None:
+        """A row has shown before them what the first write and flush after a start would show."""
+        if self.written == self.flushed == UNKNOWN:
+            self.checkpoint = self.floor = self.returned = self.returned_at_most = UNKNOWN
 
     def _lost_at_start(self, lsn: int) -> None:
         self._report(AnomalyKind.REDO_LOST_AT_START, lsn, lsn, floor=self.floor)

@@ -53,6 +53,25 @@ APPLIED_BEFORE = reason(
     Lack.SETTING,
 )
 
+ORIGINS_UNKNOWN = reason(
+    "applied_origins_unknown",
+    "a transaction without a GTID has no server_id or no original_commit_timestamp (MySQL 5.7"
+    " writes none), by which it is recognised in the other log",
+    Lack.SETTING,
+)
+LOG_END_UNKNOWN = reason(
+    "applied_log_end_unknown",
+    "where the binary log ended after a crash is not known: nothing shows which transactions of the"
+    " relay log it still had",
+    Lack.BINARY_LOG,
+)
+CRASH_UNFOLLOWED = reason(
+    "applied_crash_unfollowed",
+    "the replica crashed, its relay log info is not in an InnoDB table, and nothing shows with"
+    " which transaction the applier went on",
+    Lack.SETTING,
+)
+
 APPLIED_EXACTLY_ONCE = register(
     Rule(
         number=83,
@@ -74,8 +93,10 @@ APPLIED_EXACTLY_ONCE = register(
             " server skips what it has executed."
         ),
         undecided_when=(
-            "the replica does not log what it executes, no event of the relay log was seen, the"
-            " executed position is beyond 2^32, modulo which a relay log names positions, or more"
+            "the replica does not log what it executes, no event of the relay log was seen,"
+            " transactions have no server_id or no original_commit_timestamp (MySQL 5.7), where the"
+            " binary log ended after a crash is not known, the executed position is beyond 2^32,"
+            " modulo which a relay log names positions, or more"
             " transactions came between a start and the next row than are remembered; or, away"
             " from a start, one that the applier has passed is not logged between others, or one is"
             " logged again since the channel was begun anew by a command; two"
@@ -162,6 +183,12 @@ class AppliedGroups:
         has_gaps: Channels in which transactions are missing away from any start: filters leave
             them out there.
         passed: For each channel how many of them were seen, and where the first ends.
+        unnamed: Channels in which one that is judged has no origin.
+        logs_unnamed: Whether the own binary log has one that may be another server's.
+        end_unknown: Channels that had received some when the own binary log was cut nobody knows
+            where.
+        unfollowed: Channels of which nothing shows where a crash let them go on, and that have no
+            transactional repository.
     """
 
     received: dict[Origin, _Received] = field(default_factory=dict)
@@ -172,6 +199,10 @@ class AppliedGroups:
     forgotten: set[str] = field(default_factory=set)
     has_gaps: set[str] = field(default_factory=set)
     passed: dict[str, tuple[int, str]] = field(default_factory=dict)
+    unnamed: set[str] = field(default_factory=set)
+    logs_unnamed: bool = False
+    end_unknown: set[str] = field(default_factory=set)
+    unfollowed: set[str] = field(default_factory=set)
     boots: int = 0
 
     def learn(self, fleet_events: Sequence[FleetEvent], own_server_id: int | None) -> None:
@@ -206,7 +237,13 @@ class AppliedGroups:
             ),
             strict=True,
         ):
-            if sid >= 0 or commit_ts <= 0 or end < 0 or base_name is None:
+            if sid >= 0:
+                continue
+            if commit_ts <= 0 or server_id < 0:
+                if kind == EventType.XID:
+                    self.unnamed.add(channel)
+                continue
+            if end < 0 or base_name is None:
                 continue
             origin = (server_id, commit_ts)
             source_end = (base_name, body["source_file_number"], end)
@@ -226,7 +263,11 @@ class AppliedGroups:
             ends,
             strict=True,
         ):
-            if sid < 0 and commit_ts > 0 and server_id != own_server_id:
+            if sid >= 0 or server_id == own_server_id:
+                continue
+            if commit_ts <= 0 or server_id < 0:
+                self.logs_unnamed = True
+            else:
                 origin = (server_id, commit_ts)
                 self.logged.setdefault(origin, []).append(
                     (event.body["file_number"], end, self.boots)
@@ -267,12 +308,27 @@ class AppliedGroups:
         }
         self.logged_before = {origin: (0, end) for origin, (_, end) in self.logged_before.items()}
 
-    def started(self, recovered: tuple[int, int] | None, *, crashed: bool) -> None:
-        """A boot: what lies beyond the recovered end of the binary log never was."""
+    def started(
+        self, recovered: tuple[int, int] | None, *, crashed: bool, is_transactional: bool
+    ) -> None:
+        """A boot: what lies beyond the recovered end of the binary log never was.
+
+        Args:
+            recovered: That end, as file number and position; None: not known.
+            crashed: Whether the boot before has crashed.
+            is_transactional: Whether its relay log info committed with the transactions.
+        """
         self.boots += 1
         if crashed:
+            received = {one.channel for one in self.received.values() if one.is_judged}
+            if not is_transactional:
+                self.unfollowed |= self.unnamed
+                if recovered is None or self.logs_unnamed:
+                    self.unfollowed |= received
             if recovered is None:
+                end_unknown, unfollowed = self.end_unknown | received, self.unfollowed
                 self.forget()
+                self.end_unknown, self.unfollowed = end_unknown, unfollowed
                 return
             self.logged = {
                 origin: kept
@@ -283,12 +339,12 @@ class AppliedGroups:
                 origin: end for origin, end in self.logged_before.items() if end <= recovered
             }
         self.resumed, self.edges, self.forgotten = {}, {}, set()
-        for origin, received in self.received.items():
+        for origin, one in self.received.items():
             if origin in self.logged:
-                last = self.resumed.get(received.channel)
-                if last is None or (last[0] == received.end[0] and last < received.end):
-                    self.resumed[received.channel] = received.end
-                    self.edges[received.channel] = origin
+                last = self.resumed.get(one.channel)
+                if last is None or (last[0] == one.end[0] and last < one.end):
+                    self.resumed[one.channel] = one.end
+                    self.edges[one.channel] = origin
 
     def begin_channel(self) -> None:
         """A channel was begun anew by a command: where it goes on, the data may not be."""
@@ -306,6 +362,8 @@ class AppliedGroups:
         self.logged = {}
         self.resumed, self.edges, self.forgotten = {}, {}, set()
         self.has_gaps, self.passed = set(), {}
+        self.unnamed, self.logs_unnamed = set(), False
+        self.end_unknown, self.unfollowed = set(), set()
 
     def judge(
         self,
@@ -366,6 +424,8 @@ class AppliedGroups:
     def _undecided(self, channel: str, mine: _Groups) -> Undecided | None:
         if channel in self.forgotten:
             return Undecided(START_FORGOTTEN)
+        if channel in self.unfollowed:
+            return Undecided(CRASH_UNFOLLOWED)
         if self.logged_before:
             again = [
                 received
@@ -374,10 +434,13 @@ class AppliedGroups:
             ]
             if again:
                 return Undecided(APPLIED_BEFORE, count=len(again), first=_text(again[0].end))
-        if channel not in self.passed:
-            return None
-        count, first = self.passed[channel]
-        return Undecided(PASSED_UNLOGGED, count=count, first=first)
+        if channel in self.passed:
+            count, first = self.passed[channel]
+            return Undecided(PASSED_UNLOGGED, count=count, first=first)
+        if channel in self.end_unknown:
+            return Undecided(LOG_END_UNKNOWN)
+        is_unnamed = channel in self.unnamed or (self.logs_unnamed and bool(mine))
+        return Undecided(ORIGINS_UNKNOWN) if is_unnamed else None
 
     def _note_passed(self, channel: str, passed: _Groups, omitted: _Groups) -> None:
         """Count those that are not logged between others, but for what a start has left out."""

@@ -26,13 +26,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.reporter import Reporter
     from tallystick.coordinates.events.journal import Block
     from tallystick.coordinates.events.log_status import ServerState
-    from tallystick.coordinates.rules.outcomes import Reason
 
-STATEMENT_ENGINE_UNKNOWN = reason(
-    "statement_engine_unknown",
-    "a change was made under LOCK TABLES FOR BACKUP, and its engine is not known",
-    Lack.BACKUP,
-)
 STATEMENT_MAY_BE_DDL = reason(
     "statement_may_be_ddl",
     "a statement was logged under LOCK TABLES FOR BACKUP, and its group does not show whether it is"
@@ -208,20 +202,17 @@ class BackupLockFreeze:
 
     def statement(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``statement`` record: a change the binary log does not show."""
-        engine = body.get("engine", "").lower()
-        kind, at = body.get("type", "dml"), f"statement at {ts}"
-        if kind != "ddl" and not engine:
-            self._leave_undecided(STATEMENT_ENGINE_UNKNOWN, at)
-        elif kind == "ddl" or engine not in PASSES_TABLE_LOCK:
-            witness = f"a {engine} {kind}"
+        engine, kind = body["engine"].lower(), body["type"]
+        if kind == "ddl" or engine not in PASSES_TABLE_LOCK:
+            witness, at = f"a {engine} {kind}", f"statement at {ts}"
             self._changed("statement_under_table_lock", witness, at, engine=engine, kind=kind)
 
-    def _leave_undecided(self, why: Reason, at: str) -> None:
+    def _doubt_statement(self, at: str) -> None:
         rule = BACKUP_LOCKS_FREEZE_SCOPE
         if self.freezes_tables and rule.name not in self._reporter.disabled:
             self._reporter.note(
                 ObservationCode.BACKUP_UNDECIDED,
-                why,
+                STATEMENT_MAY_BE_DDL,
                 at=at,
                 rules=(rule,),
                 is_undecided=True,
@@ -278,7 +269,7 @@ class BackupLockFreeze:
     def _ended(self, group: _Group, verb: int) -> None:
         """A group ended with a statement: COMMIT is not that of a transactional engine."""
         if not group.is_body and verb == QueryVerb.STATEMENT:
-            self._leave_undecided(STATEMENT_MAY_BE_DDL, group.at)
+            self._doubt_statement(group.at)
         elif group.is_body and verb == QueryVerb.COMMIT and group.has_rows:
             what = "a non-transactional change"
             self._changed("nontransactional_group_under_table_lock", what, group.at)

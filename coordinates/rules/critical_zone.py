@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.families import Family
+from tallystick.coordinates.results import ObservationCode, Severity
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import Forgotten
-from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
 if TYPE_CHECKING:
@@ -122,6 +122,13 @@ VP_ONLY_IN_EMPTY_CLOSED_ZONE = register(
     )
 )
 
+TABLES_UNKNOWN = reason(
+    "zone_tables_unknown",
+    "thread {thread} changed tables without a ticket while the zone was closed, and which these"
+    " are, or which are backed up, is not known",
+    Lack.BACKUP,
+)
+
 CRITICAL_SEQUENCE_IN_ZONE = register(
     Rule(
         number=79,
@@ -211,7 +218,7 @@ class _Zone:
         knows_tickets: Whether every ticket inside the zone was seen to be handed out.
         backed_up: Tables that the backup takes which closed it; None: not known, or not closed.
         steps: Ticket to the number of its last step in the critical sequence.
-        outsiders: Threads without a ticket in the critical sequence, with their tables.
+        outsiders: Threads without a ticket in the critical sequence, with their tables, if known.
     """
 
     state: str = "UNKNOWN"
@@ -219,18 +226,12 @@ class _Zone:
     knows_tickets: bool = False
     backed_up: list[str] | None = None
     steps: dict[str, int] = field(default_factory=dict)
-    outsiders: dict[str, list[str]] = field(default_factory=dict)
+    outsiders: dict[str, list[str] | None] = field(default_factory=dict)
 
     @property
     def is_idle(self) -> bool:
         """Whether it is as a zone without records, which is open and empty."""
         return self.state == "OPEN" and self.knows_tickets and not (self.tickets or self.outsiders)
-
-    def participating(self, tables: list[str] | None) -> list[str]:
-        """Those of the tables that are backed up now, as far as is known."""
-        if self.backed_up is None or tables is None:
-            return []
-        return sorted(set(tables) & set(self.backed_up))
 
 
 @dataclass(eq=False)
@@ -335,23 +336,21 @@ class CriticalZoneProtocol:
                 ),
             )
         for thread, tables in list(zone.outsiders.items()):
-            taken = zone.participating(tables)
-            if taken:
+            if self._judge_outsider(zone, "outside_at_validity_point", at, thread, tables):
                 del zone.outsiders[thread]
-                self._report_outsider("outside_at_validity_point", at, thread, taken, tables)
 
     def _execute(self, zone: _Zone, step: str, body: Mapping[str, Any], at: str, name: str) -> None:
         thread, tables = str(body["thread"]), body.get("tables")
         if "ticket" in body:
             self._execute_inside(zone, step, str(body["ticket"]), thread, at)
             return
-        taken = zone.participating(tables)
         if step == "unlock_tables":
             zone.outsiders.pop(thread, None)
             self.outside.ended(_name(thread, name))
-        elif step == "write_binlog" and taken:
-            self._report_outsider("logged_outside", at, thread, taken, tables or [])
-        elif step == "write_binlog" and tables is not None:
+        elif step == "write_binlog":
+            is_closed = zone.state == "CLOSED"
+            if is_closed and self._judge_outsider(zone, "logged_outside", at, thread, tables):
+                return
             while len(zone.outsiders) >= _OUTSIDERS_MAX:
                 forgotten = next(iter(zone.outsiders))
                 del zone.outsiders[forgotten]
@@ -363,7 +362,7 @@ class CriticalZoneProtocol:
                     at=f"thread {forgotten}",
                     names=[_name(forgotten, name)],
                 )
-            zone.outsiders[thread] = list(tables)
+            zone.outsiders[thread] = tables
 
     def _execute_inside(self, zone: _Zone, step: str, ticket: str, thread: str, at: str) -> None:
         number = _SEQUENCE.index(step)
@@ -397,15 +396,29 @@ class CriticalZoneProtocol:
             )
         zone.steps[ticket] = max(number, last)
 
-    def _report_outsider(
-        self, case: str, at: str, thread: str, taken: list[str], tables: list[str]
-    ) -> None:
-        """Report a thread without a ticket; ``taken``: the tables of the backup among its own."""
-        witness = f"thread {thread} outside, tables {', '.join(tables)}"
-        self._reporter.broken(
-            CRITICAL_SEQUENCE_IN_ZONE,
-            Broken(case, witness=witness, at=at, thread=thread, taken=taken, tables=tables),
-        )
+    def _judge_outsider(
+        self, zone: _Zone, case: str, at: str, thread: str, tables: list[str] | None
+    ) -> bool:
+        """Whether a thread without a ticket changes what is backed up, or may do so."""
+        if zone.backed_up is None or tables is None:
+            if CRITICAL_SEQUENCE_IN_ZONE.name not in self._reporter.disabled:
+                self._reporter.note(
+                    ObservationCode.BACKUP_UNDECIDED,
+                    TABLES_UNKNOWN,
+                    at=at,
+                    rules=(CRITICAL_SEQUENCE_IN_ZONE,),
+                    is_undecided=True,
+                    thread=thread,
+                )
+            return True
+        taken = sorted(set(tables) & set(zone.backed_up))
+        if taken:
+            witness = f"thread {thread} outside, tables {', '.join(tables)}"
+            self._reporter.broken(
+                CRITICAL_SEQUENCE_IN_ZONE,
+                Broken(case, witness=witness, at=at, thread=thread, taken=taken, tables=tables),
+            )
+        return bool(taken)
 
     def interrupted(self) -> None:
         """The server ended and its tickets are gone."""

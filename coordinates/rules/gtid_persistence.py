@@ -495,7 +495,7 @@ class GtidPersistence:
         self,
         state: ServerState,
         requested_at: object,
-        surely_at: object,
+        surely_at: int | None,
         previous: Mapping[str, GtidSet],
     ) -> GtidTable:
         """The table of a row beside the file that the previous row named, and what was persisted.
@@ -524,7 +524,7 @@ class GtidPersistence:
             persisted=self._persisted.before(surely_at),
         )
 
-    def table_read(self, state: ServerState, surely_at: object, ts: int) -> None:
+    def table_read(self, state: ServerState, surely_at: int | None, ts: int) -> None:
         """A row may show that the table has what was dropped.
 
         Args:

@@ -353,7 +353,7 @@ class EngineLockProtocol:
 
     def statement(self, body: Mapping[str, Any], ts: int) -> None:
         """Take one ``statement`` record: a change that the binary log does not show."""
-        engine = body.get("engine", "").lower()
+        engine = body["engine"].lower()
         if engine in self._locked and engine not in TRANSACTIONAL:
             witness = f"a table of {engine} changed"
             self._report_change("locked_table_changed", f"statement at {ts}", witness, engine)
@@ -372,9 +372,9 @@ def judge_metadata_change(
     reporter: Reporter, body: Mapping[str, Any], ts: int, holder: str | None
 ) -> None:
     """Judge one ``statement`` record; ``holder``: a session that has the instance lock."""
-    if body.get("type") != "ddl" or holder is None:
+    if body["type"] != "ddl" or holder is None:
         return
-    engine = body.get("engine", "a table")
+    engine = body["engine"]
     reporter.broken(
         NO_METADATA_CHANGE_DURING_BACKUP,
         Broken(

@@ -296,9 +296,10 @@ FLUSHED_REDO_SURVIVES_START = register(
         severity=Severity.CRITICAL,
         heals="data",
         claim=(
-            "The first write and the first flush after a start are not below what was flushed, a"
-            " checkpoint, or the redo of a commit that had returned and that the binary log still"
-            " has, before a crash, nor below what was written before a clean stop."
+            "The first write and the first flush after a start, and the LSN of a row before them,"
+            " are not below what was flushed, a checkpoint, or the redo of a commit that had"
+            " returned and that the binary log still has, before a crash, nor below what was"
+            " written before a clean stop."
         ),
         why=(
             "Recovery reads the redo log to its end and goes on there. Only what was written and"
@@ -308,9 +309,9 @@ FLUSHED_REDO_SURVIVES_START = register(
         ),
         undecided_when=(
             "no flush and no checkpoint, or after a clean stop no write, was seen before the start,"
-            " or neither write nor flush after it; a restore or a clone brings another redo log;"
-            " nothing was logged between a commit and the one before it, so that the binary log may"
-            " not have it"
+            " or neither write, flush nor row after it; a restore or a clone brings another redo"
+            " log; nothing was logged between a commit and the one before it, so that the binary"
+            " log may not have it"
         ),
         sources=(_SOURCE, "MySQL manual: InnoDB Recovery"),
         remedy=(
@@ -324,7 +325,7 @@ FLUSHED_REDO_SURVIVES_START = register(
                 "After the start redo goes on at LSN {witness}, though it was on disk up to"
                 " {floor}.",
                 "{witness}",
-                "first write or flush after the start",
+                "first write, flush or row after the start",
                 "at least {floor}",
                 "redo log before the start",
             ),
@@ -333,7 +334,7 @@ FLUSHED_REDO_SURVIVES_START = register(
                 " {returned} had returned: InnoDB has lost them, and a binary log and gtid_executed"
                 " that have them are ahead of the data.",
                 "{witness}",
-                "first write or flush after the start",
+                "first write, flush or row after the start",
                 "at least {returned}",
                 "commits before the crash",
                 remedy=(

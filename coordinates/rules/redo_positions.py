@@ -302,6 +302,8 @@ class RedoSeen:
     """What the redo log's events showed when a row came; None: nothing.
 
     ``is_of_row``: whether they are of the row's instant, as neither of the two came early.
+    ``floor`` and ``returned``: before the first write and flush after a start, at ``started_ts``,
+    what has survived it.
     """
 
     is_of_row: bool
@@ -309,12 +311,41 @@ class RedoSeen:
     flushed: int | None
     checkpoint: int | None
     committed: int | None
+    started_ts: int
+    floor: int = UNKNOWN
+    returned: int = UNKNOWN
 
     @classmethod
     def of(cls, redo: RedoLogReader, ts: int) -> RedoSeen:
         """The present state of the log, for a row of a time."""
-        numbers = redo.written, redo.flushed, redo.checkpoint, redo.committed
-        return cls(redo.ts <= ts, *(None if number == UNKNOWN else number for number in numbers))
+        written, flushed, checkpoint, committed = (
+            None if number == UNKNOWN else number
+            for number in (redo.written, redo.flushed, redo.checkpoint, redo.committed)
+        )
+        seen = cls(redo.ts <= ts, written, flushed, checkpoint, committed, redo.started_ts)
+        if written is flushed is None:
+            seen.floor, seen.returned = redo.floor, redo.returned
+        return seen
+
+    def for_row(self, surely_at: int | None) -> RedoSeen | None:
+        """It, if it is of the row's instant.
+
+        Args:
+            surely_at: A moment before which the row was not read, by any clock, if one is known.
+        """
+        is_of_boot = surely_at is None or surely_at > self.started_ts
+        return self if self.is_of_row and is_of_boot else None
+
+
+def lost_at_start(lsn: int | None, seen: RedoSeen | None) -> Broken | None:
+    """What a row shows to be gone after a start, before a write or a flush shows it."""
+    if lsn is None or seen is None:
+        return None
+    if lsn < seen.floor:
+        return Broken("redo_lost_at_start", witness=lsn, floor=seen.floor)
+    if lsn < seen.returned:
+        return Broken("commits_lost_at_start", witness=lsn, returned=seen.returned)
+    return None
 
 
 def row_at_its_instant(
@@ -323,22 +354,21 @@ def row_at_its_instant(
     """Compare an accepted row with what the redo log's events showed when it came."""
     if lsn is None:
         return Undecided(NO_LSN)
-    if seen is None or seen.written is None:
+    if seen is None:
         return Undecided(REDO_LOG_NOT_READ)
-    if lsn < seen.written:
+    checkpoint, is_read = seen.checkpoint, seen.written is not None
+    if seen.written is not None and lsn < seen.written:
         return Broken("below_written", witness=lsn, lsn=lsn, written=seen.written)
     if seen.committed is not None and lsn < seen.committed:
         return Broken("below_commit", witness=lsn, lsn=lsn, committed=seen.committed)
-    if seen.checkpoint is None or lsn_checkpoint is None:
-        return Undecided(CHECKPOINT_UNSEEN)
-    if lsn_checkpoint != seen.checkpoint:
+    if checkpoint is None or lsn_checkpoint is None:
+        return Undecided(CHECKPOINT_UNSEEN if is_read else REDO_LOG_NOT_READ)
+    # Recovery may have written one before the log's events go on.
+    if lsn_checkpoint < checkpoint or (is_read and lsn_checkpoint != checkpoint):
         return Broken(
-            "checkpoint_differs",
-            witness=lsn_checkpoint,
-            lsn=lsn_checkpoint,
-            checkpoint=seen.checkpoint,
+            "checkpoint_differs", witness=lsn_checkpoint, lsn=lsn_checkpoint, checkpoint=checkpoint
         )
-    return HOLDS
+    return HOLDS if is_read else Undecided(REDO_LOG_NOT_READ)
 
 
 @dataclass(eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallystick.coordinates.values.binlog import WRAP
-from tests.support.journals import UUID_B, UUID_C, Journal, audit
+from tests.support.journals import UUID_B, UUID_C, Journal, Record, audit
 from tests.support.rule_cases_of_channels import applied_exactly_once__left_out
 
 
@@ -223,3 +223,91 @@ def test_executed_again_after_a_command(first: int, action: str, crash: str) -> 
         count > 0
     )
     assert (result.cuts[-1].verdict == "UNDECIDED") is (count > 0)
+
+
+_NO_STAMP = {"original_commit_timestamp": None}
+
+
+def _applies(*, transactional: bool = True, relay: Record | None = None, **own: object) -> Journal:
+    """A replica without GTIDs that executes four groups and shows a row.
+
+    Args:
+        transactional: Whether its relay log info is an InnoDB table.
+        relay: Other fields of the opening events in its relay log.
+        own: Of those in its own binary log.
+    """
+    source = Journal("s", UUID_C, 3).begin()
+    for stamp in range(1, 5):
+        source.binlog.group(None, original_commit_timestamp=stamp)
+    replica = Journal(
+        "a", UUID_B, 2, gtid_mode="OFF", relay_log_info_transactional=transactional
+    ).begin()
+    replica.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    relay_log = replica.relay()
+    relay_log.connect()
+    for stamp, group in enumerate(source.binlog.groups, 1):
+        opener = relay_log.copy(group)[0]
+        opener.update(relay or {})
+        fields = {"server_id": 3, "original_commit_timestamp": stamp} | own
+        replica.binlog.group(None, **fields)
+    replica.row(replica_status=replica.replica_status())
+    return replica
+
+
+def _of_last_row(journal: Journal) -> tuple[list[str], str]:
+    """Why the rule is undecided there, and the channel's verdict."""
+    cut = audit(journal).cuts[-1]
+    rule = "applied_exactly_once"
+    return [one.reason for one in cut.undecided if one.rule == rule], cut.verdict
+
+
+@pytest.mark.parametrize(
+    ("relay", "own", "is_known"),
+    [
+        ({}, {}, True),
+        (_NO_STAMP, {}, False),
+        ({}, _NO_STAMP, False),
+        ({"server_id": None}, {}, False),
+        ({}, {"server_id": None}, False),
+        ({}, {"server_id": 2} | _NO_STAMP, True),
+    ],
+)
+def test_without_an_origin_nothing_is_compared(relay: Record, own: Record, is_known: bool) -> None:
+    """MySQL 5.7 has no original_commit_timestamp; what the replica wrote itself needs none."""
+    found = _of_last_row(_applies(relay=relay, **own))
+    assert found == (["applied_origins_unknown"] * (not is_known), "CONSISTENT")
+
+
+@pytest.mark.parametrize("transactional", [True, False])
+@pytest.mark.parametrize(
+    ("relay", "own", "ends", "reason"),
+    [
+        ({}, {}, True, None),
+        ({}, {}, False, "applied_log_end_unknown"),
+        (_NO_STAMP, {}, True, "applied_origins_unknown"),
+        ({}, _NO_STAMP, True, "applied_origins_unknown"),
+    ],
+)
+def test_a_crash_that_cannot_be_followed(
+    relay: Record, own: Record, ends: bool, reason: str | None, transactional: bool
+) -> None:
+    """Only an InnoDB table has the position of its data; a later crash mends nothing."""
+    journal = _applies(transactional=transactional, relay=relay, **own)
+    file, end = journal.binlog.coordinates
+    recovered = {"recovered": {"file": file, "position": end}} if ends else {}
+    journal.start(crashed=True, **recovered)
+    journal.binlog.open(2, "")
+    journal.row(replica_status=journal.replica_status())
+    doubt = reason is not None and not transactional
+    said = "applied_crash_unfollowed" if doubt else reason
+    expected = [said] * (said is not None), "UNDECIDED" if doubt else "CONSISTENT"
+    assert _of_last_row(journal) == expected
+    file, end = journal.binlog.coordinates
+    journal.start(crashed=True, recovered={"file": file, "position": end})
+    journal.binlog.open(3, "")
+    journal.row(replica_status=journal.replica_status())
+    assert _of_last_row(journal) == expected
+    journal.start(data_lineage="restored", crashed=False)
+    journal.binlog.open(4, "")
+    journal.row(replica_status=journal.replica_status())
+    assert _of_last_row(journal)[0] in ([], ["applied_relay_unseen"])

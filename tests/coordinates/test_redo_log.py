@@ -21,7 +21,7 @@ from tallystick.coordinates.logs import log_reader, redo_log
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.innodb import advance_lsn, last_block
 from tests.support.journals import Journal, audit
-from tests.support.rule_cases import CASES
+from tests.support.rule_cases import CASES, innodb
 from tests.support.rule_cases_of_redo_log import CAPACITY as FILES
 from tests.support.rule_cases_of_redo_log import LSN, redo, writing
 
@@ -334,3 +334,28 @@ def test_a_sample_bounds_those_of_the_same_data_only(between: str) -> None:
     earlier = LSN - 5120
     journal.record("redo_status", checkpoint=earlier, flushed=earlier, current=earlier)
     assert audit(journal).broken == (["redo_status_agrees"] if between == "nothing" else [])
+
+
+@pytest.mark.parametrize(
+    ("asked", "is_judged"),
+    [
+        ({}, True),
+        ({"requested_at": 1, "received_at": 1}, True),
+        ({"requested_at": 1, "received_at": -1}, False),
+        ({"requested_at": 1_000_001}, True),
+        ({"requested_at": 1_000_000}, False),
+    ],
+)
+def test_a_row_of_before_the_start_shows_no_loss(asked: dict[str, int], is_judged: bool) -> None:
+    """By another clock it is one only if it is surely later."""
+    journal = writing().wait(10)
+    started = journal.start(crashed=True)["ts"]
+    journal.wait(2)
+    row = journal.row(**{name: started + moment for name, moment in asked.items()})
+    innodb(row).update(LSN=LSN - 1, LSN_checkpoint=LSN - 1)
+    result = audit(journal)
+    assert result.broken == ["flushed_redo_survives_start"] * is_judged
+    # Of the row's instant nothing else is known, either.
+    expected = "lsn_not_accepted" if is_judged else "redo_log_not_read"
+    undecided = {one.rule: one.reason for cut in result.cuts for one in cut.undecided}
+    assert undecided["row_lsn_at_its_instant"] == expected

@@ -64,14 +64,6 @@ def backup_locks_freeze_scope__tables_without_content(breaks: bool) -> Journal:
 
 
 @case()
-def backup_locks_freeze_scope__ddl_of_an_unnamed_engine(breaks: bool) -> Journal:
-    """Without the engine's name a change of rows may be one that passes the lock, DDL is none."""
-    journal = lock(source(), "tables")
-    journal.record("statement", type="ddl" if breaks else "dml")
-    return journal
-
-
-@case()
 def backup_locks_freeze_scope__logged_rows(breaks: bool) -> Journal:
     journal = lock(source(), "tables")
     if not breaks:

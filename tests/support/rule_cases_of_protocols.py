@@ -377,7 +377,7 @@ def engine_lock_budget__pause(breaks: bool) -> Journal:
     journal = Journal()
     journal.start()
     journal.record("engine_lock", step="begin", round=1)
-    journal.record("engine_lock", step="timeout", round=1)
+    journal.record("engine_lock", step="timeout", engine="innodb", round=1)
     journal.record("engine_lock", step="unlock_all", round=1)
     journal.ts += 10_000_000 - 1_000 - breaks
     journal.record("engine_lock", step="retry", round=2)

@@ -261,6 +261,30 @@ def flushed_redo_survives_start__flush_after_write(breaks: bool) -> Journal:
     return journal
 
 
+@case()
+def flushed_redo_survives_start__row(breaks: bool) -> Journal:
+    """A row that comes before the first write; that write is not held against the server again."""
+    journal = writing()
+    journal.start(crashed=True)
+    innodb(journal.row()).update(LSN=LSN - breaks, LSN_checkpoint=LSN - breaks)
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN - breaks)
+    return journal
+
+
+@case()
+def flushed_redo_survives_start__row_below_commit(breaks: bool) -> Journal:
+    journal = writing()
+    journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 2})
+    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
+    journal.groups(1)
+    redo(journal, "COMMIT", LSN + 256)
+    file, end = journal.binlog.coordinates
+    journal.start(crashed=True, recovered={"file": file, "position": end})
+    innodb(journal.row()).update(LSN=LSN + 256 - breaks, LSN_checkpoint=LSN)
+    redo(journal, "WRITE", LSN + 1024, start_lsn=LSN + 256 - breaks)
+    return journal
+
+
 # LSNs elsewhere
 
 
@@ -288,6 +312,15 @@ def row_lsn_at_its_instant__commit(breaks: bool) -> Journal:
     journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 0})
     redo(journal, "COMMIT", LSN + 100 + breaks)
     row_of_now(journal)
+    return journal
+
+
+@case()
+def row_lsn_at_its_instant__checkpoint_after_start(breaks: bool) -> Journal:
+    """Recovery may write another one before the log's events go on, but none before the last."""
+    journal = writing()
+    journal.start(crashed=True)
+    innodb(journal.row()).update(LSN=LSN + 512, LSN_checkpoint=LSN - 1 if breaks else LSN + 100)
     return journal
 
 
