@@ -67,7 +67,8 @@ class Row:
     @property
     def has_binlog(self) -> bool:
         """Whether the row is of a server that writes a binary log."""
-        return self.state.has_binlog is not False
+        shown = self.state.has_binlog
+        return self.server.log_bin if shown is None else shown
 
 
 # The position
@@ -198,7 +199,7 @@ def executed_evidence(row: Row, position: PositionEvidence) -> ExecutedEvidence:
         gtid_owned=state.owned,
         server_uuid=server.server_uuid,
         position=state.position,
-        has_binlog=server.log_bin and state.has_binlog is not False,
+        has_binlog=server.log_bin and row.has_binlog,
         journal_gtid_set=_logged_up_to(row, position),
         logs_everything=server.logs_everything,
         previous_gtid_executed=history.executed,
@@ -207,6 +208,7 @@ def executed_evidence(row: Row, position: PositionEvidence) -> ExecutedEvidence:
         must_recover=history.must_recover,
         growth=_growth(row, position.doubt),
         read_before=(state.executed_first or GtidSet.EMPTY) | state.executed_in_status,
+        log_was_off=history.log_bin_was_off,
     )
 
 

@@ -157,11 +157,10 @@ def judge_instance(row: Row) -> RowEvidence:
 
 def _follow_log_bin(row: Row) -> None:
     """A binary log that was switched off or on computes gtid_purged anew."""
-    history, state = row.baselines, row.state
-    if state.purged is None or state.has_binlog is None:
-        return
-    before, history.had_binlog = history.had_binlog, state.has_binlog
-    if history.log_bin_changed or (before is not None and before != state.has_binlog):
+    history = row.baselines
+    has_binlog = row.has_binlog and not row.state.may_lack_binlog
+    before, history.had_binlog = history.had_binlog, has_binlog
+    if history.log_bin_changed or before not in (None, has_binlog):
         history.purged = None
         history.log_bin_changed = False
         history.log_bin_was_off = True

@@ -392,9 +392,10 @@ class _Reader:
             )
         if isinstance(body.get("clone_status"), dict):
             state.clone_status = {k.lower(): v for k, v in body["clone_status"].items()}
-        state.has_replica_status = isinstance(body.get("replica_status"), list)
+        status, rows = body.get("replica_status"), self._rows(body, "replica_status")
+        state.has_replica_status = isinstance(status, list) and len(rows) == len(status)
         state.channels_went_on = body.get("channels_went_on") is True
-        for row in self._rows(body, "replica_status"):
+        for row in rows:
             self._read_replica_status(row)
         for row in self._rows(body, "replication_applier_status_by_worker", one_each=False):
             self._read_worker_status(row)
@@ -427,7 +428,11 @@ class _Reader:
     def _rows(
         self, body: Mapping[str, Any], key: str, *, one_each: bool = True
     ) -> list[dict[str, Any]]:
-        """Rows of a table with lower-case keys under today's names; one a channel, or several."""
+        """Rows of a table with lower-case keys under today's names; one a channel, or several.
+
+        A row without a channel's name is of the default channel (servers before 5.7 have no other),
+        or, if it is not the only one, of any.
+        """
         rows = body.get(key)
         if not isinstance(rows, list):
             return []
@@ -435,6 +440,8 @@ class _Reader:
             {_name_today(k): v for k, v in row.items()} for row in rows if isinstance(row, dict)
         ]
         if one_each:
+            if len(renamed) > 1:
+                renamed = [row for row in renamed if "channel_name" in row]
             self._find_doubled([row.get("channel_name", "") for row in renamed], key)
         return renamed
 

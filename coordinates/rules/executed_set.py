@@ -142,6 +142,7 @@ class ExecutedEvidence:
         must_recover: What a start found in its logs and tables; None: no start since the last row.
         growth: Where new GTIDs may come from.
         read_before: What the same answer has read as executed before its row.
+        log_was_off: Whether the binary log was off for a time: what was executed then is purged.
     """
 
     gtid_executed: GtidSet | None
@@ -158,6 +159,7 @@ class ExecutedEvidence:
     must_recover: GtidSet | None = None
     growth: Growth | None = None
     read_before: GtidSet = GtidSet.EMPTY
+    log_was_off: bool = False
 
     scope: ClassVar = "instance"
 
@@ -252,7 +254,7 @@ def executed_within_logged(e: ExecutedEvidence) -> RowAnswer:
     if not e.logs_everything:
         excess = GtidSet.EMPTY if e.server_uuid is None else excess.restrict(e.server_uuid)
     if excess and e.gtid_purged is None:
-        previous = e.previous_gtid_executed
+        previous = None if e.log_was_off else e.previous_gtid_executed
         excess = GtidSet.EMPTY if previous is None else excess - previous
         if not excess:
             return Undecided(PURGED_NOT_READ)

@@ -1234,3 +1234,20 @@ def test_a_change_of_source_may_be_among_records_that_are_missing(gap: Record | 
     reasons = [{check.rule: check.reason for check in cut.undecided}.get(rule) for cut in rows]
     assert reasons[-3:] == ["relay_log_of_before", None, None]
     assert [f"c{len(rows)}"] == [one.collection_id for one in result.findings if one.rule == rule]
+
+
+@pytest.mark.parametrize("without", ["gtid_purged", "LOCAL", "log_bin", ""])
+def test_what_was_executed_while_the_log_was_off_is_purged(without: str):
+    """Also where one thing that shows it was not read: what is missing accuses nobody."""
+    journal = binlog_switched_off_and_on()
+    for record in journal.records:
+        if record["kind"] == "start":
+            record["variables"].pop(without, None)
+        elif record["kind"] == "log_status":
+            record.pop(without, None)
+            record["row"].pop(without, None)
+    result = audit(journal)
+    assert set(result.broken) == ({"log_status_row_complete"} if without == "LOCAL" else set())
+    if without == "gtid_purged":
+        assert result.verdicts[-1] == "UNDECIDED"
+        assert "gtid_purged was not read" in result.undecided()["executed_within_logged"]

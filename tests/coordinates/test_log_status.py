@@ -300,6 +300,14 @@ def test_a_table_without_names_of_channels_is_of_the_default_one():
     assert {"": ()} == {name: one.left_out_of for name, one in state.channels.items()}
 
 
+def test_of_several_statuses_without_names_none_is_read():
+    """Of which channels they are is not known."""
+    state = read({}, replica_status=[{"Master_Host": "s"}, {"Master_Host": "t"}])
+    assert (state.has_replica_status, state.channels) == (False, {})
+    state = read({}, replica_status=[{"Channel_Name": "West"}, {"Master_Host": "t"}])
+    assert (state.has_replica_status, set(state.channels)) == (False, {"west"})
+
+
 @pytest.mark.parametrize(("said", "expected"), [(7, 7), (0, None), ("7", None), (None, None)])
 def test_the_source_has_a_server_id_once_the_receiver_has_connected(said, expected):
     """0 before that."""
