@@ -29,7 +29,12 @@ from tallystick.coordinates.audit.fleet_event_reader import FleetEventReader, ch
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.journal_position import JournalPosition
 from tallystick.coordinates.audit.needed_logs import forget_what_all_have_passed
-from tallystick.coordinates.audit.observer_clock import TOLERANCE_US, ahead, is_one_clock
+from tallystick.coordinates.audit.observer_clock import (
+    TOLERANCE_US,
+    ahead,
+    cannot_be_compared,
+    is_one_clock,
+)
 from tallystick.coordinates.audit.origins import BINLOG
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
@@ -38,6 +43,7 @@ from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
     ANOTHER_SERVER,
     CLOCK_UNKNOWN,
+    CLOCKS_NOT_COMPARED,
     NOT_IN_FLEET,
     SOURCE_UNKNOWN,
     Against,
@@ -375,6 +381,9 @@ class FleetAudit:
                 unknown += [o for o in against.sources if not o.clock.has_answered(request)]
             if unknown:
                 return Waiting(CLOCK_UNKNOWN, source=unknown[0].instance_id)
+            for one in others:
+                if cannot_be_compared(replica.clock, one.clock, item.at.ts):
+                    return Waiting(CLOCKS_NOT_COMPARED, source=one.instance_id)
         request = request or 0
         later_us = max((ahead(one.clock, replica.clock, request) for one in others), default=0)
         earlier_us = max((ahead(replica.clock, one.clock, request) for one in others), default=0)

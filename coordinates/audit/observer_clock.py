@@ -161,6 +161,20 @@ def is_one_clock(one: ObserverClock, other: ObserverClock, first_ts: int, last_t
     return name is not None and name == other.name(first_ts, last_ts)
 
 
+def cannot_be_compared(one: ObserverClock, other: ObserverClock, ts: int) -> bool:
+    """Whether two clocks wrote the journals at a time, and each answered requests of its own.
+
+    Who asks itself asks by its own clock: its answers show nothing of another one.
+    """
+    names = one.name(ts, ts), other.name(ts, ts)
+    if None in names or names[0] == names[1]:
+        return False
+    asked = {answer.requested_at for answer in one.answers}
+    return bool(asked and other.answers) and asked.isdisjoint(
+        answer.requested_at for answer in other.answers
+    )
+
+
 def ahead(clock: ObserverClock, of: ObserverClock, request: int) -> int:
     """By how many microseconds one clock may be ahead of another when a request was answered.
 

@@ -252,6 +252,12 @@ CLOCK_UNKNOWN = reason(
     "{source} has not answered a request since then, so that its clock is not known",
     Lack.CLOCK,
 )
+CLOCKS_NOT_COMPARED = reason(
+    "clocks_not_compared",
+    "its journal and that of {source} are of two clocks, and no request that both have answered"
+    " shows how far these are apart",
+    Lack.CLOCK,
+)
 TAKEN_BACK = reason(
     "source_taken_back",
     "the source's journal has a gap or began anew right after the row",
