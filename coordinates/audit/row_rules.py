@@ -169,9 +169,10 @@ def _follow_log_bin(row: Row) -> None:
 def _follow_index(row: Row) -> None:
     """With another log_bin a start begins an index of its own, and computes gtid_purged by that."""
     before, listed = row.baselines.oldest_file, row.state.binary_logs
-    if before is None or not listed:
+    oldest = listed[0][0] if listed else next(iter(row.binlog.previous), None)
+    if before is None or oldest is None:
         return
-    if parse_log_file_name(before)[0] != parse_log_file_name(listed[0][0])[0]:
+    if parse_log_file_name(before)[0] != parse_log_file_name(oldest)[0]:
         row.baselines.purged = row.baselines.oldest_file = None
 
 

@@ -72,6 +72,8 @@ class BinlogReader(BinlogFileReader):
         oldest_file: The oldest file kept as far as the journal has it, None unknown.
         table_only: GTIDs that a PREVIOUS_GTIDS added without a group: they must be purged ones.
         xid_groups: The first groups that ended in XID since the last log_status row.
+        base_has_past: Whether the journal has what the files before the present one logged.
+        is_renamed: Whether files of another base name begin, of which no head was read yet.
     """
 
     lineage: int = 0
@@ -89,6 +91,7 @@ class BinlogReader(BinlogFileReader):
     table_only: GtidSet = GtidSet.EMPTY
     xid_groups: list[tuple[int, int]] = field(default_factory=list)
     base_has_past: bool = False
+    is_renamed: bool = False
     _gathered_start: int = field(default=0, metadata=TRANSIENT)
     _gathered_instant: tuple[int, int] = field(default=(0, 0), metadata=TRANSIENT)
     _gathered_ends: list[int] = field(default_factory=list, metadata=TRANSIENT)
@@ -183,8 +186,9 @@ class BinlogReader(BinlogFileReader):
     def _begin_names(self) -> None:
         """Files of another base name: positions of old ones mean nothing among their numbers.
 
-        The index goes on, and what the log holds stays.
+        Whether the index goes on, and what the log holds stays, is shown by the next head.
         """
+        self.is_renamed = True
         if self.end >= 0:
             self._file_ended(self.file_number, self.end)
         else:
@@ -198,6 +202,21 @@ class BinlogReader(BinlogFileReader):
         self.reporter.fleet_event(
             FleetEventKind.LINEAGE, {"binlog_lineage": self.lineage, "reason": "renamed"}
         )
+
+    def _begin_index(self, previous: GtidSet) -> None:
+        """The new name has an index of its own: no file of the old name is in it.
+
+        What those held counts as purged then. Behind an empty head there is no older file.
+        """
+        self.logged = GrowingGtidSet()
+        self.grouped = GrowingGtidSet()
+        self._forget_empty()
+        self.previous = {}
+        self.closed = {}
+        self.followed = {}
+        self.table_only = GtidSet.EMPTY
+        self.base_has_past = False
+        self.oldest_file = None if previous else self.file_name
 
     def _check_old_file(self, event: Event, file_number: int) -> None:
         """An event of a file before the present one can only be a second delivery."""
@@ -313,6 +332,9 @@ class BinlogReader(BinlogFileReader):
             return
         if self.may_lack_files:
             self._check_left_out(event, previous)
+        if self.is_renamed and previous.isdisjoint(self.logged.freeze()):
+            self._begin_index(previous)
+        self.is_renamed = False
         if self.logged_is_complete and self.base_has_past:
             before = self.file_set.freeze()
             missing = before - previous
@@ -597,7 +619,8 @@ class BinlogReader(BinlogFileReader):
         except CoordinateError:
             self.oldest_file = None
             return
-        if base_name == self.base_name and number > self.file_number and self.end >= 0:
+        is_beyond = base_name == self.base_name and number > self.file_number
+        if is_beyond and self.end >= 0 and not self.must_open_file:
             self.report_anomaly(
                 AnomalyKind.ACTIVE_FILE_PURGED,
                 f"purge to {to_file}",

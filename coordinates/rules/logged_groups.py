@@ -245,7 +245,9 @@ PREVIOUS_GTIDS_CONTINUITY = register(
         why=(
             "A rotation waits until all prepared groups are committed, so the executed set that the"
             " new file takes over contains every group of the old one. GTIDs that came without a"
-            " log (SET gtid_purged, binary logging off) are in gtid_purged."
+            " log (SET gtid_purged, binary logging off) are in gtid_purged. With another log_bin a"
+            " server begins an index of its own, unless log_bin_index names one: then the first"
+            " head has nothing of the files before, which count as purged."
         ),
         undecided_when=(
             "the file before was not observed whole, or holds a gap; extra GTIDs wait for the next"

@@ -673,6 +673,21 @@ def purge_behind_the_reading_of_gtid_purged() -> Journal:
 
 
 @legal
+def purge_at_a_start_before_the_head_of_the_new_file_was_read() -> Journal:
+    """What has expired goes as soon as the new file is there, and the file before is not active."""
+    journal = source()
+    journal.binlog.stop()
+    journal.record("stop")
+    journal.start()
+    journal.record("binlog_purge", to_file="binlog.000002")
+    journal.purged = str(journal.executed)
+    journal.binlog.open(2)
+    journal.row()
+    journal.row()
+    return journal
+
+
+@legal
 def commits_of_another_engine() -> Journal:
     """MyRocks ends its groups with XID and writes nothing to InnoDB's redo log."""
     journal = source()

@@ -7,6 +7,7 @@ free; else the new name has an index of its own.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
-from tests.support.journals import UUID_A, Journal, Record, audit
+from tests.support.journals import UUID_A, Gtids, Journal, Record, audit
 from tests.support.rule_cases import apply, replica, source
 
 
@@ -155,6 +156,43 @@ def test_a_new_name_with_an_index_of_its_own_and_back(has_fallen: bool):
     journal.row(**listed(f"{name}.000001", f"{name}.000002"))
     assert ("purged_monotone" in audit(journal).broken) == has_fallen
     assert has_fallen or [] == audit(journal).broken
+
+
+@pytest.mark.parametrize("has_lists", [True, False])
+def test_without_log_bin_index_the_new_name_begins_an_index(has_lists: bool):
+    """Its head is empty, what the old files hold is purged, and the old name finds them again."""
+
+    def row(*names: str, **beside: Any) -> Record:
+        return journal.row(**(listed(*names) if has_lists else {}), **beside)
+
+    journal = source()
+    journal.binlog.rotate()
+    row("binlog.000001", "binlog.000002")
+    old, journal.binlog.gtids = journal.binlog.gtids, Gtids()
+    renamed(journal)
+    journal.purged = str(old)
+    row("newbin.000001")
+    journal.groups(1)
+    row("newbin.000001")
+    journal.binlog.rotate()
+    journal.groups(1)
+    row("newbin.000001", "newbin.000002")
+    new, journal.binlog.gtids = journal.binlog.gtids, old
+    renamed(journal, "binlog", 3)
+    journal.purged = str(new)
+    row(*(f"binlog.{number:06d}" for number in (1, 2, 3)))
+    assert [] == audit(journal).broken
+    row(*(f"binlog.{number:06d}" for number in (1, 2, 3)), gtid_purged="")
+    assert "purged_monotone" in audit(journal).broken
+
+
+def test_what_an_index_of_its_own_lacks_must_be_purged():
+    journal = source()
+    journal.row()
+    journal.binlog.gtids = Gtids()
+    renamed(journal)
+    journal.row()
+    assert ["executed_within_logged"] == audit(journal).broken
 
 
 def test_a_replica_that_changes_the_name_of_its_own_log():
