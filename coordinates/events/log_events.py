@@ -41,6 +41,7 @@ class EventClass(IntEnum):
     PREAMBLE = 7
     FRAMING = 8
     HEARTBEAT = 9
+    INCIDENT = 10
 
 
 def _class_table() -> npt.NDArray[np.uint8]:
@@ -52,7 +53,7 @@ def _class_table() -> npt.NDArray[np.uint8]:
         EventType.XID: EventClass.TERMINATOR,
         EventType.XA_PREPARE: EventClass.TERMINATOR,
         EventType.TRANSACTION_PAYLOAD: EventClass.PAYLOAD,
-        EventType.INCIDENT: EventClass.PAYLOAD,
+        EventType.INCIDENT: EventClass.INCIDENT,
         EventType.INTVAR: EventClass.PREAMBLE,
         EventType.RAND: EventClass.PREAMBLE,
         EventType.USER_VAR: EventClass.PREAMBLE,
@@ -91,6 +92,7 @@ MAY_END_GROUP = np.isin(
         EventClass.XA_END_OF_GROUP,
         EventClass.STATEMENT,
         EventClass.PAYLOAD,
+        EventClass.INCIDENT,
     ),
 )
 """By event type and query verb: a statement ends a group unless the group has a body."""

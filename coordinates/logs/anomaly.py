@@ -29,6 +29,7 @@ class AnomalyKind(str, Enum):
     GROUP_BEGINS_TWICE = "group_begins_twice"
     FILE_ENDS_INSIDE_GROUP = "file_ends_inside_group"
     FORMAT_DESCRIPTION_INSIDE_GROUP = "format_description_inside_group"
+    EVENTS_LOST = "events_lost"
     TRANSACTION_LENGTH_DIFFERS = "transaction_length_differs"
     SEQUENCE_NUMBER_DIFFERS = "sequence_number_differs"
     LAST_COMMITTED_OUT_OF_RANGE = "last_committed_out_of_range"

@@ -369,6 +369,11 @@ class BinlogReader(BinlogFileReader):
 
     # Groups
 
+    def _read_incident(self, event: Event) -> None:
+        self.report_anomaly(
+            AnomalyKind.EVENTS_LOST, f"{self.file_name}:{event.start}", log=self.log_name
+        )
+
     def _group_complete(self, event: Event, end: int) -> None:
         group = self.group
         if event.type == _XID and len(self.xid_groups) < XID_GROUPS_REMEMBERED:

@@ -30,7 +30,7 @@ class Mark(IntEnum):
     HEADER = 2
     """PREVIOUS_GTIDS: the file's own head is complete."""
     FILE = 3
-    """ROTATE or STOP."""
+    """ROTATE or STOP, or an INCIDENT between groups."""
     FRAMING = 4
     """FORMAT_DESCRIPTION, or an event that only switches the source file of a relay log."""
     UNKNOWN = 5

@@ -44,6 +44,7 @@ _AFTER_OPENER = {
     EventClass.PREAMBLE: GroupStep.GOES_ON,
     EventClass.STATEMENT: GroupStep.ENDS,
     EventClass.PAYLOAD: GroupStep.ENDS,
+    EventClass.INCIDENT: GroupStep.ENDS,
     EventClass.XA_END_OF_GROUP: GroupStep.ENDS,
 }
 _IN_BODY = {
@@ -51,6 +52,7 @@ _IN_BODY = {
     EventClass.PREAMBLE: GroupStep.GOES_ON,
     EventClass.STATEMENT: GroupStep.GOES_ON,
     EventClass.PAYLOAD: GroupStep.GOES_ON,
+    EventClass.INCIDENT: GroupStep.GOES_ON,
     EventClass.TERMINATOR: GroupStep.ENDS,
     EventClass.XA_END_OF_GROUP: GroupStep.ENDS,
 }
@@ -64,9 +66,11 @@ _STEPS = np.array((STEP_IN_BODY, STEP_AFTER_OPENER))
 _AFTER_OPENER_FROM = np.uint8(len(EventClass))
 """What is added to the class of an event right after the opening one, in the next two tables."""
 _ENDS_GROUP = (_STEPS == GroupStep.ENDS).ravel()
-# Of columns, an event between the opening one and the body is left to the event-by-event path.
+# Of columns, an event between the opening one and the body is left to the event-by-event path, and
+# so is an INCIDENT.
 _FITS_GROUP = (_STEPS != GroupStep.DOES_NOT_FIT).ravel()
 _FITS_GROUP[int(_AFTER_OPENER_FROM) :] &= _STEPS[1] != GroupStep.GOES_ON
+_FITS_GROUP[int(EventClass.INCIDENT) :: int(_AFTER_OPENER_FROM)] = False
 _CLASS, _QUERY_VERBS = CLASS.ravel(), CLASS.shape[1]
 EMPTY_EVENTS = 3
 """Events of a group without a change: its GTID, BEGIN and COMMIT."""

@@ -75,6 +75,7 @@ FAST_MIN = 48
 _SPECIAL = (CLASS[:, 0] == EventClass.FRAMING) | (CLASS[:, 0] == EventClass.HEARTBEAT)
 # Names of members are looked up by a function each time; these are read for every event.
 _HEARTBEAT, _OPENER = int(EventClass.HEARTBEAT), int(EventClass.OPENER)
+_INCIDENT = int(EventClass.INCIDENT)
 _GOES_ON, _ENDS = GroupStep.GOES_ON, GroupStep.ENDS
 _BEGINS_BODY = GroupStep.BEGINS_BODY
 _IDLE, _OPENED = GroupState.IDLE, GroupState.OPENED
@@ -410,6 +411,11 @@ class LogReader(SidTable):
             self._open_group(event)
             return _NOTHING
         self._may_restart = False
+        if event_class == _INCIDENT:
+            self._read_incident(event)
+            if state is _IDLE:
+                # As the server writes it behind a group of which it could not log all.
+                return Mark.FILE
         if state is _RESYNC:
             return Mark.UNKNOWN
         if state is _IDLE:
@@ -451,6 +457,9 @@ class LogReader(SidTable):
             f"{self.file_name}:{event.start}",
             witness=repr(text or ""),
         )
+
+    def _read_incident(self, event: Event) -> None:
+        """The writer of the log says that the log lacks something."""
 
     def _close_group(self, event: Event, end: int) -> Mark:
         group = self.group

@@ -29,12 +29,14 @@ BINLOG_GROUP_WELLFORMED = register(
         heals="log",
         claim=(
             "A group opens with a GTID or anonymous GTID event and ends with one commit, rollback,"
-            " XA PREPARE or single statement, without another group inside and within one file."
+            " XA PREPARE or single statement, without another group inside and within one file,"
+            " and no INCIDENT says that changes are missing."
         ),
         why=(
             "A session collects its group in a private cache and the flush stage copies the whole"
             " cache under LOCK_log; a rotation waits for the group to end, however large. So"
-            " groups of two sessions never mix and no file ends within one."
+            " groups of two sessions never mix and no file ends within one. Only a server that has"
+            " changed data and could not log it writes INCIDENT, so that replicas stop there."
         ),
         undecided_when=(
             "the journal has a gap inside the group, observation began inside it, or a crash cut"
@@ -95,6 +97,19 @@ BINLOG_GROUP_WELLFORMED = register(
                 "{log} at {at}",
                 "GTID, BEGIN … XID, COMMIT, ROLLBACK or XA PREPARE, or GTID and one statement",
                 "form of a group",
+            ),
+            "events_lost": Case(
+                "The INCIDENT at {at} says that the {log} lacks changes that the server has made.",
+                "INCIDENT",
+                "{log} at {at}",
+                "no INCIDENT",
+                "a log of all changes",
+                remedy=(
+                    "The event's text and the error log say what was lost and why. Replicas stop"
+                    " there with error 1590, and whoever passes over it lacks these changes:"
+                    " rebuild them from this server's data, and take a new full backup, as no"
+                    " older one can be recovered beyond this point."
+                ),
             ),
         },
     )

@@ -721,13 +721,18 @@ def own_gtids_come_back_through_a_channel() -> Journal:
 
 
 @legal
-def incident_and_view_change() -> Journal:
-    journal = source(1)
-    for event_type in ("INCIDENT", "VIEW_CHANGE"):
-        group = journal.binlog.group(form="empty" if event_type == "VIEW_CHANGE" else "payload")
-        if event_type == "INCIDENT":
-            group[-1]["type"] = event_type
-    journal.row()
+def incidents_of_the_source_in_a_relay_log() -> Journal:
+    """Where the source has lost events its replica stops, with GTIDs and without."""
+    journal, relay, more = replica()
+    applied = journal.replica_status()[0]
+    names = ("Relay_Log_File", "Relay_Log_Pos", "Relay_Source_Log_File", "Exec_Source_Log_Pos")
+    opener, incident = more[0][0], {**more[0][1], "type": "INCIDENT"}
+    del incident["query"]
+    opener["transaction_length"] = opener["length"] + incident["length"]
+    relay.copy([opener, incident])
+    relay.event("INCIDENT", 59)
+    relay.flush()
+    journal.row(replica_status=journal.replica_status(**{name: applied[name] for name in names}))
     return journal
 
 

@@ -278,6 +278,29 @@ def binlog_group_wellformed__relay(breaks: bool) -> Journal:
 
 
 @case()
+def binlog_group_wellformed__events_lost(breaks: bool) -> Journal:
+    """The server says so itself, in a group of its own; among many events, which are read at once."""
+    journal = source().groups(20)
+    group = journal.binlog.group(form="payload")
+    if breaks:
+        group[-1]["type"] = "INCIDENT"
+    journal.groups(20).row()
+    return journal
+
+
+@case()
+def binlog_group_wellformed__events_lost_behind(breaks: bool) -> Journal:
+    """Or behind the group of which it could not log all; the next events go to another file."""
+    journal = source()
+    if breaks:
+        journal.binlog.event("INCIDENT", 59)
+    journal.row()
+    journal.binlog.rotate()
+    journal.groups(1).row()
+    return journal
+
+
+@case()
 def transaction_length_agrees(breaks: bool) -> Journal:
     journal = source()
     journal.binlog.group()[0]["transaction_length"] += 1 if breaks else 0
