@@ -125,6 +125,10 @@ class Baselines:
     """Whether the binary log was seen to be switched off or on in its lineage."""
     redo_was_disabled: bool = False
     """Whether changes wrote no redo at some time since the row before."""
+    logged_without_flush: bool = False
+    """Whether groups may have been logged since the row before without a flush of the redo log."""
+    logged_lsn: int | None = None
+    """The LSN of the last row behind which groups were logged: no crash takes what is before it."""
     had_binlog: bool | None = None
     """Whether the previous row named a binary log file."""
     oldest_file: str | None = None
@@ -200,9 +204,14 @@ class Baselines:
         """Clone, restore: everything begins anew."""
         self.begin_binlog_lineage()
         self.numbers = {}
-        self.doubtful_lsn = None
+        self.doubtful_lsn = self.logged_lsn = None
         self.fallen = {}
         self.channels = {}
+
+    def note_logged(self) -> None:
+        """Groups were logged behind the last row, and first the redo log was flushed."""
+        if not self.logged_without_flush:
+            self.logged_lsn = self.numbers.get("LSN", self.logged_lsn)
 
     def lose_redo(self) -> None:
         """A crash: redo that was not on disk yet is gone, only what was flushed stays a bound.
@@ -217,6 +226,8 @@ class Baselines:
         for name in ("LSN", "written", "current"):
             self.numbers.pop(name, None)
             self.fallen.pop(name, None)
+        if self.logged_lsn is not None:
+            on_disk.append(self.logged_lsn)
         if on_disk:
             self.numbers["LSN"] = max(on_disk)
 

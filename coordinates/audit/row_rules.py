@@ -294,8 +294,11 @@ def _accept_purged(row: Row, evidence: PurgedEvidence) -> None:
 def _accept_redo(row: Row, evidence: RedoEvidence) -> None:
     history, numbers = row.baselines, evidence.numbers()
     if evidence.lsn is not None:
+        if row.binlog.xid_groups:
+            history.note_logged()
         row.binlog.xid_groups = []
         history.redo_was_disabled = row.server.redo_is_disabled
+        history.logged_without_flush = not row.server.flushes_before_logging
         _follow_lsn_over_crash(row, evidence.lsn)
         for name, value in numbers.items():
             _note_fall(history.fallen, name, value, history.numbers.get(name))

@@ -215,6 +215,12 @@ class Server:
         return str(policy) == "1" and not self.redo_is_disabled
 
     @property
+    def flushes_before_logging(self) -> bool:
+        """Whether the redo log is known to be flushed before a group goes into the binary log."""
+        policy = self.variables.get("innodb_flush_log_at_trx_commit")
+        return policy is not None and self.commits_are_durable
+
+    @property
     def is_backup_safe(self) -> bool:
         """have_backup_safe_binlog_info."""
         return self._flag("have_backup_safe_binlog_info", default=False)

@@ -156,12 +156,15 @@ class ServerRecordReader(InstanceState):
             gone = logged - self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
             self._judge_found(body, position, ts, gone, crashed=crashed)
         if crashed:
+            if self.binlog.xid_groups:
+                self.baselines.note_logged()
             self.baselines.lose_redo()
         self.redo_positions.interrupted()
         self.redo.server_started(ts, crashed=crashed, has_logged=has_logged)
         self.baselines.forget_master_info()
         self.baselines.forget_left_out()
         self.baselines.redo_was_disabled |= self.server.redo_is_disabled
+        self.baselines.logged_without_flush |= not self.server.flushes_before_logging
         self.stopped_clean = None
         self.lose_sessions()
         self.clones.interrupted()
@@ -197,8 +200,12 @@ class ServerRecordReader(InstanceState):
         """
         if self.server.redo_is_disabled:
             note_commits_in_doubt(self.reporter, Undecided(CRASHED_WITHOUT_REDO))
-        elif self.server.commits_are_durable or not self.server.log_bin:
+        elif not self.server.log_bin or self.server.flushes_before_logging:
             return
+        elif self.server.commits_are_durable:
+            # So it is counted, as nobody knows: what was logged behind a row says more.
+            if has_logged and self.binlog.xid_groups and "LSN" in self.baselines.numbers:
+                self.baselines.doubtful_lsn = self.baselines.numbers["LSN"], "unknown"
         elif not (has_logged and self.redo.has_commits):
             policy = str(self.server.variables["innodb_flush_log_at_trx_commit"])
             if self.binlog.xid_groups:
@@ -293,6 +300,7 @@ class ServerRecordReader(InstanceState):
         if self.server.number("sync_source_info") != period:
             self.baselines.forget_master_info()
         self.baselines.redo_was_disabled |= self.server.redo_is_disabled
+        self.baselines.logged_without_flush |= not self.server.flushes_before_logging
 
     def _purged(self, body: dict[str, Any], ts: int) -> None:
         self.binlog.purge(body["to_file"])

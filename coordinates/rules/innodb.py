@@ -267,18 +267,20 @@ def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
     why=(
         "The LSN counts all redo since the data directory was made; recovery goes on after"
         " what it found. If it falls, redo that pages already rely on is gone, or the data"
-        " directory is another one."
+        " directory is another one. The redo log is flushed before a group goes into the binary"
+        " log: if it ends before that, InnoDB lacks what the binary log and gtid_executed count."
     ),
     undecided_when=(
         "the row has no readable LSN, or no row of this data lineage was accepted before; after"
         " a clone or a restore that the journal reports, comparison begins anew. After a crash"
-        " only what was flushed, or else the checkpoint, bounds the LSN: redo in memory is gone"
+        " only what was flushed, the checkpoint, or a row behind which groups were logged with"
+        " innodb_flush_log_at_trx_commit=1 bounds the LSN: redo in memory is gone"
     ),
     sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log; InnoDB Recovery"),
     remedy=(
-        "Check for an old row published again or two servers under one name. If it is true,"
-        " look into the error log for pages whose LSN is in the future, and rebuild the server"
-        " from a backup."
+        "Check for an old row published again, two servers under one name, or a data directory"
+        " and binary logs of two moments, as of two snapshots. If it is true, look into the error"
+        " log for pages whose LSN is in the future, and rebuild the server from a backup."
     ),
     verify=(LSNS, INNODB_STATUS),
     evidence=RedoEvidence,

@@ -227,6 +227,50 @@ def test_without_redo_events_a_crash_leaves_the_last_commits_in_doubt(policy, is
         assert reasons == ["commits_in_doubt"]
 
 
+@pytest.mark.parametrize("settings", [{"innodb_flush_log_at_trx_commit": 1}, {}])
+@pytest.mark.parametrize("lsn", [LSN + 512, LSN + 1536])
+def test_what_was_logged_behind_a_row_keeps_the_redo_before_it(settings, lsn):
+    """The redo log is flushed first: where it ends before, InnoDB's files are older than the log.
+
+    As after a start from snapshots of two volumes, or of two moments.
+    """
+    journal = Journal(**settings).begin()
+    row_at(journal, LSN + 1024)
+    journal.groups(1)
+    crash(journal)
+    row_at(journal, lsn)
+    result = replayed(journal)
+    has_fallen = lsn < LSN + 1024
+    found = [(finding.rule, finding.case) for finding in result.findings]
+    assert found == [("lsn_monotone", "fell")] * (has_fallen and bool(settings))
+    reasons = [seen.reason for seen in result.observations if seen.is_undecided]
+    assert reasons == ["commits_behind_lsn"] * (has_fallen and not settings)
+
+
+@pytest.mark.parametrize("lsn", [LSN + 512, LSN + 1536])
+def test_behind_the_last_row_nothing_need_be_logged(lsn):
+    """The redo of what it shows may have been in memory, but for that before its groups."""
+    journal = Journal(innodb_flush_log_at_trx_commit=1).begin()
+    row_at(journal, LSN + 1024)
+    journal.groups(1)
+    row_at(journal, LSN + 2048)
+    crash(journal)
+    row_at(journal, lsn)
+    found = [(finding.rule, finding.case) for finding in replayed(journal).findings]
+    assert found == [("lsn_monotone", "fell")] * (lsn < LSN + 1024)
+
+
+@pytest.mark.parametrize(("old", "new"), [(2, 1), (1, 2)])
+def test_what_was_logged_under_another_setting_keeps_nothing(old, new):
+    journal = Journal(innodb_flush_log_at_trx_commit=old).begin()
+    row_at(journal, LSN + 1024)
+    journal.groups(1)
+    journal.record("variables", variables={"innodb_flush_log_at_trx_commit": new})
+    crash(journal)
+    row_at(journal, LSN + 512)
+    assert not replayed(journal).findings
+
+
 @pytest.mark.parametrize(
     ("started", "reasons"), [({}, ["crashed_without_redo"]), ({"data_lineage": "restored"}, [])]
 )

@@ -279,7 +279,7 @@ def binlog_group_wellformed__relay(breaks: bool) -> Journal:
 
 @case()
 def binlog_group_wellformed__events_lost(breaks: bool) -> Journal:
-    """The server says so itself, in a group of its own; among many events, which are read at once."""
+    """The server says so itself, in a group of its own, also where many are read at once."""
     journal = source().groups(20)
     group = journal.binlog.group(form="payload")
     if breaks:
