@@ -354,11 +354,11 @@ def _open_end(row: Row) -> int | None:
 
 
 def _lost_from_log(row: Row) -> GtidSet:
-    """Own GTIDs that became purged, never were in the log, and have older ones in it.
+    """GTIDs that became purged and are not in the log: a crash took them out, or so the log shows.
 
-    Files are purged from the oldest on. At a start the server counts as purged what InnoDB has
-    committed and the log does not hold. What was purged before is that of its data: a server that
-    was restored numbers on in the holes that its image has.
+    Files are purged from the oldest on: of its own GTIDs the log has no older ones then. At a start
+    the server counts as purged what InnoDB has committed and the log does not hold. What was purged
+    before is that of its data: a server that was restored numbers on in the holes of its image.
     """
     own, binlog, purged = row.server.server_uuid, row.binlog, row.state.purged
     before = row.baselines.purged
@@ -367,14 +367,19 @@ def _lost_from_log(row: Row) -> GtidSet:
     if not binlog.logged_is_complete or row.baselines.log_bin_was_off:
         return GtidSet.EMPTY
     logged = binlog.logged.freeze()
-    lost = (purged - before - logged - row.baselines.assigned).restrict(own)
+    lost = purged - before - logged - row.baselines.assigned
     if not lost:
         return lost
     kept = (logged - purged).restrict(own)
     oldest = {sid: first for sid, first, _ in reversed(list(kept))}
-    return GtidSet.from_bounds(
-        {sid: [first, last + 1] for sid, first, last in lost if first > oldest.get(sid, last)}
+    behind_kept = GtidSet.from_bounds(
+        {
+            sid: [first, last + 1]
+            for sid, first, last in lost.restrict(own)
+            if first > oldest.get(sid, last)
+        }
     )
+    return behind_kept | (lost & binlog.torn_off if row.server.logs_everything else GtidSet.EMPTY)
 
 
 # The redo log

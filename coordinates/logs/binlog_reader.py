@@ -72,6 +72,7 @@ class BinlogReader(BinlogFileReader):
         oldest_file: The oldest file kept as far as the journal has it, None unknown.
         table_only: GTIDs that a PREVIOUS_GTIDS added without a group: they must be purged ones.
         xid_groups: The first groups that ended in XID since the last log_status row.
+        torn_off: GTIDs of the groups that crashes took out of the log.
         base_has_past: Whether the journal has what the files before the present one logged.
         is_renamed: Whether files of another base name begin, of which no head was read yet.
     """
@@ -90,6 +91,7 @@ class BinlogReader(BinlogFileReader):
     oldest_file: str | None = None
     table_only: GtidSet = GtidSet.EMPTY
     xid_groups: list[tuple[int, int]] = field(default_factory=list)
+    torn_off: GtidSet = GtidSet.EMPTY
     base_has_past: bool = False
     is_renamed: bool = False
     _gathered_start: int = field(default=0, metadata=TRANSIENT)
@@ -517,6 +519,7 @@ class BinlogReader(BinlogFileReader):
         lost = gone[(gone[:, MARK] == Mark.GROUP) & (gone[:, SID] >= 0)]
         if len(lost):
             gtids = GtidSet.from_groups(self.sids, lost[:, SID], lost[:, GNO])
+            self.torn_off = self.torn_off | gtids
             self.logged = GrowingGtidSet(self.logged.freeze() - gtids)
             self.grouped = GrowingGtidSet(self.grouped.freeze() - gtids)
             self.empty = GrowingGtidSet(self.empty.freeze() - gtids)
@@ -557,6 +560,7 @@ class BinlogReader(BinlogFileReader):
     def forget_logged(self) -> None:
         """What was logged is uncertain until the next PREVIOUS_GTIDS."""
         self.logged_is_complete = False
+        self.torn_off = GtidSet.EMPTY
         self.logged = GrowingGtidSet()
         self.grouped = GrowingGtidSet()
         self._forget_empty()
@@ -605,7 +609,7 @@ class BinlogReader(BinlogFileReader):
         self.followed = {}
         self.closed = {}
         self.oldest_file = None
-        self.table_only = GtidSet.EMPTY
+        self.table_only = self.torn_off = GtidSet.EMPTY
         self.xid_groups = []
         self.rotate_at, self.next_number = "", ABSENT
         self.may_lack_files = False

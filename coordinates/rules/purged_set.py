@@ -93,7 +93,8 @@ class PurgedEvidence:
         is_off: Whether it is known to have been started without one.
         logged: What its binary log holds.
         grouped: Of it, what groups that were seen hold.
-        lost_from_log: Own GTIDs that count as purged, though the log holds older ones.
+        lost_from_log: GTIDs that count as purged, and that the log has lost: own ones while it
+            holds older ones, and any that a crash took out of it.
         oldest_file: The oldest file that is kept.
         oldest_previous: Its PREVIOUS_GTIDS.
         is_oldest_as_before: Whether it was the oldest at the previous row.
@@ -214,7 +215,8 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
         " purged set; only GTIDs that came without a log are added. A set too small promises"
         " replicas groups that are gone, one too large refuses them groups that are there. Its"
         " own GTIDs come through its log: one that becomes purged while the log still has older"
-        " ones was lost from the log, as by a power cut with sync_binlog other than 1. With log_bin"
+        " ones was lost from the log, as by a power cut with sync_binlog other than 1, and so was"
+        " a received one that the log held before a crash. With log_bin"
         " off the server gives its executed set under both names, so what was executed before"
         " gtid_purged was read is in it."
     ),
@@ -241,8 +243,8 @@ def purged_within_executed(e: PurgedEvidence) -> RowAnswer:
     cases={
         "lost_from_log": Case(
             "{lost:gtids} {lost:is executed and counts|are executed and count} as purged, though"
-            " older groups of this server are still in its binary log: the log has lost"
-            " {lost:it|them}, or was off.",
+            " older groups are still in this server's binary log: the log has lost {lost:it|them},"
+            " or was off.",
             "{purged:gtids}",
             "@@gtid_purged",
             "{logged:gtids}",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.support.journals import UUID_A, UUID_C, Journal, Record, read_gtids
-from tests.support.rule_cases import case, files, innodb, local, purging, replica, source
+from tests.support.rule_cases import apply, case, files, innodb, local, purging, replica, source
 
 # Tier 2: the binary log coordinate and the sets
 
@@ -165,6 +165,26 @@ def purged_matches_oldest_file__lost_from_the_log(breaks: bool) -> Journal:
         for gno in (4, 5):
             journal.executed.add(f"{UUID_A}:{gno}")
     journal.row(gtid_purged=f"{UUID_A}:4-5" if breaks else "")
+    return journal
+
+
+@case()
+def purged_matches_oldest_file__lost_by_a_replica(breaks: bool) -> Journal:
+    """It fetches again what InnoDB has lost, too; what InnoDB has kept is in no file any more."""
+    journal, relay, more = replica()
+    journal.row()
+    file, end = journal.binlog.coordinates
+    apply(journal, relay, more[0])
+    journal.start(crashed=True, recovered={"file": file, "position": end})
+    journal.binlog.gtids.remove(more[0][0]["gtid"])
+    journal.binlog.open(2)
+    if not breaks:
+        journal.executed.remove(more[0][0]["gtid"])
+    journal.row(gtid_purged=more[0][0]["gtid"] if breaks else "")
+    if not breaks:
+        journal.binlog.group(more[0][0]["gtid"], server_id=3)
+    apply(journal, relay, more[1])
+    journal.row(gtid_purged=more[0][0]["gtid"] if breaks else "")
     return journal
 
 
