@@ -21,7 +21,9 @@ from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules import observations
 from tallystick.coordinates.rules.applied_groups import (
     APPLIED_BEFORE,
+    APPLIED_BY_TWO,
     CRASH_UNFOLLOWED,
+    GOES_ROUND,
     PASSED_UNLOGGED,
     START_FORGOTTEN,
 )
@@ -105,7 +107,8 @@ REQUIRED_FOR_CONSISTENT = (executed_within_logged, snapshot_position_on_group_bo
 NOT_CONSISTENT = DISTURBED | {
     SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
     START_FORGOTTEN.code, APPLIED_BEFORE.code, PASSED_UNLOGGED.code, RELAY_OF_OTHER_NAME.code,
-    ROW_MISSING.code, LISTED_ALONE.code, ROW_MAY_BE_OLD.code, CRASH_UNFOLLOWED.code,
+    APPLIED_BY_TWO.code, GOES_ROUND.code, CRASH_UNFOLLOWED.code,
+    ROW_MISSING.code, LISTED_ALONE.code, ROW_MAY_BE_OLD.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
 not seen, the row may lack a channel, list one that is gone, or name files of another relay log than

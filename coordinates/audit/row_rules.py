@@ -363,6 +363,7 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
             logs_everything=row.server.logs_everything,
             is_seen=relay is not None,
             is_filtered=history.is_filtered,
+            others_are_filtered=any(one.is_filtered for one in row.baselines.channels.values()),
         )
         row.checks.take(APPLIED_EXACTLY_ONCE, answer, name)
         _accept_channel(row, state, history)

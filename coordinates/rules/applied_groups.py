@@ -71,6 +71,21 @@ CRASH_UNFOLLOWED = reason(
     " which transaction the applier went on",
     Lack.SETTING,
 )
+APPLIED_BY_TWO = reason(
+    "applied_by_two_channels",
+    "the replica has executed {count:n transaction} twice, the first ending at {first} of the"
+    " source, as another channel has brought {count:it|them} too: that is right only where filters"
+    " leave each of them a part",
+    Lack.SETTING,
+)
+GOES_ROUND = reason(
+    "applied_goes_round",
+    "the replica has received and executed {count:n transaction} three times or more, the first"
+    " ending at {first} of the source: without a GTID a transaction goes round in a ring for ever"
+    " where no server has the server_id that it has, unless the source itself has executed it"
+    " again on purpose",
+    Lack.SETTING,
+)
 
 APPLIED_EXACTLY_ONCE = register(
     Rule(
@@ -99,9 +114,9 @@ APPLIED_EXACTLY_ONCE = register(
             " modulo which a relay log names positions, or more"
             " transactions came between a start and the next row than are remembered; or, away"
             " from a start, one that the applier has passed is not logged between others, or one is"
-            " logged again since the channel was begun anew by a command; two"
-            " transactions of one server with one commit time, those that came on two channels,"
-            " and filtered channels are left out"
+            " logged again since the channel was begun anew by a command, came on two channels and"
+            " is logged twice, or came three times and is logged as often; two"
+            " transactions of one server with one commit time and filtered channels are left out"
         ),
         sources=("WL#2775, motivation 2 and REQ-5", "MySQL manual: relay_log_recovery"),
         remedy=(
@@ -136,6 +151,8 @@ APPLIED_EXACTLY_ONCE = register(
 )
 
 REMEMBERED_MAX = 4096
+ROUNDS_MIN = 3
+"""Two transactions of one server may have one commit time, three have not."""
 ABSENT = -1
 
 Origin = tuple[int, int]
@@ -152,15 +169,24 @@ class _Received:
         channel: Whose relay log.
         end: Where it ends in the source's binary log.
         is_judged: Whether an XID ends it: a change of InnoDB, safe with a transactional repository.
-        is_ambiguous: Another end or channel has the same origin: it is not compared.
+        last_end: Where it ended when it was received last.
+        copies: At how many ends it was received, of the same channel.
+        is_shared: Whether another channel has brought it, too.
         is_reported: Reported already.
     """
 
     channel: str
     end: SourceEnd
     is_judged: bool
-    is_ambiguous: bool = False
+    last_end: SourceEnd
+    copies: int = 1
+    is_shared: bool = False
     is_reported: bool = False
+
+    @property
+    def is_ambiguous(self) -> bool:
+        """Another end or channel has the same origin: it is not compared."""
+        return self.copies > 1 or self.is_shared
 
 
 _Groups = list[tuple[Origin, _Received]]
@@ -249,9 +275,13 @@ class AppliedGroups:
             source_end = (base_name, body["source_file_number"], end)
             known = self.received.get(origin)
             if known is None:
-                self.received[origin] = _Received(channel, source_end, kind == EventType.XID)
-            elif known.channel != channel or not _is_same_end(known.end, source_end):
-                known.is_ambiguous = True
+                is_judged = kind == EventType.XID
+                self.received[origin] = _Received(channel, source_end, is_judged, source_end)
+            elif known.channel != channel:
+                known.is_shared = True
+            elif not _is_same_end(known.last_end, source_end):
+                known.copies += 1
+                known.last_end = source_end
 
     def _log(self, event: FleetEvent, own_server_id: int | None) -> None:
         arrays = event.arrays
@@ -373,6 +403,7 @@ class AppliedGroups:
         logs_everything: bool,
         is_seen: bool,
         is_filtered: bool,
+        others_are_filtered: bool,
     ) -> RowAnswer:
         """Judge the transactions of one channel at a row.
 
@@ -382,6 +413,7 @@ class AppliedGroups:
             logs_everything: Whether the replica logs what it executes.
             is_seen: Whether events of the channel's relay log were seen.
             is_filtered: Whether the channel leaves transactions out.
+            others_are_filtered: Whether another channel does.
         """
         if not logs_everything:
             return Undecided(NOT_LOGGED)
@@ -410,7 +442,10 @@ class AppliedGroups:
         if not found and is_wrapped and not is_filtered:
             return Undecided(POSITION_WRAPPED)
         if not found:
-            return self._undecided(channel, mine) or HOLDS
+            repeated = None
+            if not (is_filtered or others_are_filtered):
+                repeated = self._repeated(channel)
+            return repeated or self._undecided(channel, mine) or HOLDS
         for _, received in found:
             received.is_reported = True
         first = _text(found[0][1].end)
@@ -420,6 +455,24 @@ class AppliedGroups:
         """How many of the transactions that end there in a source's log are not known as logged."""
         logged = {one.end for origin, one in self.received.items() if origin in self.logged}
         return sum(end not in logged for end in ends)
+
+    def _repeated(self, channel: str) -> Undecided | None:
+        """What was brought and executed more often than its source can have committed it."""
+        judged = [
+            (received, len(self.logged.get(origin, ())))
+            for origin, received in self.received.items()
+            if received.channel == channel and received.is_judged and received.is_ambiguous
+        ]
+        for why, again in (
+            (
+                APPLIED_BY_TWO,
+                [one for one, times in judged if one.is_shared and times > one.copies],
+            ),
+            (GOES_ROUND, [one for one, times in judged if min(one.copies, times) >= ROUNDS_MIN]),
+        ):
+            if again:
+                return Undecided(why, count=len(again), first=_text(again[0].end))
+        return None
 
     def _undecided(self, channel: str, mine: _Groups) -> Undecided | None:
         if channel in self.forgotten:

@@ -311,3 +311,65 @@ def test_a_crash_that_cannot_be_followed(
     journal.binlog.open(4, "")
     journal.row(replica_status=journal.replica_status())
     assert _of_last_row(journal)[0] in ([], ["applied_relay_unseen"])
+
+
+def _brought(ends: dict[str, int], logged: int, *, filtered: str | None = None) -> list[str]:
+    """Why it is undecided whether a replica without GTIDs has executed a transaction once.
+
+    Args:
+        ends: At how many ends of its source's binary log each channel has received it.
+        logged: How often the replica has logged it.
+        filtered: A channel with filters.
+    """
+    replica = Journal("a", UUID_B, 2, gtid_mode="OFF").begin()
+    sources = {
+        name: Journal("s", f"{UUID_C[:-1]}{number}", number).begin()
+        for number, name in enumerate(ends, start=3)
+    }
+    for name, source in sources.items():
+        replica.record(
+            "channel",
+            channel=name,
+            action="change_source",
+            source_uuid=source.uuid,
+            auto_position=False,
+            filtered=name == filtered,
+        )
+    for (name, source), count in zip(sources.items(), ends.values(), strict=True):
+        relay = replica.relay(name, f"relay-{source.server_id}")
+        relay.connect()
+        for stamp in (7, *range(11, 10 + count)):
+            source.binlog.group(None, server_id=9, original_commit_timestamp=7)
+            source.binlog.group(None, original_commit_timestamp=stamp + 1)
+        for group in source.binlog.groups:
+            relay.copy(group)
+    for stamp in range(logged):
+        replica.binlog.group(None, server_id=9, original_commit_timestamp=7)
+        replica.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
+    replica.row(replica_status=replica.replica_status(Auto_Position=0))
+    result = audit(replica)
+    assert result.broken == []
+    said = [
+        one
+        for cut in result.cuts
+        for one in cut.undecided
+        if one.rule == "applied_exactly_once" and one.reason != "applied_passed_unlogged"
+    ]
+    assert [one.data["count"] for one in said] == [1] * len(said)
+    verdicts = {cut.verdict for cut in result.cuts if cut.scope == "channel"}
+    assert "UNDECIDED" in verdicts or not said
+    return [str(one.reason) for one in said]
+
+
+@pytest.mark.parametrize("logged", [1, 2])
+@pytest.mark.parametrize("filtered", [None, "x", "y"])
+def test_what_two_channels_have_brought_is_executed_twice(logged, filtered) -> None:
+    """Without GTIDs nobody skips it; where filters share it out, each has executed a part."""
+    said = _brought({"x": 1, "y": 1}, logged, filtered=filtered)
+    assert said == ["applied_by_two_channels"] * (logged == 2 and filtered is None)
+
+
+@pytest.mark.parametrize(("ends", "logged"), [(3, 3), (3, 2), (2, 2), (2, 3)])
+def test_what_goes_round_in_a_ring_is_executed_again_and_again(ends, logged) -> None:
+    """Two may be two transactions with one commit time."""
+    assert _brought({"": ends}, logged) == ["applied_goes_round"] * (ends == logged == 3)
