@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
+from tallystick.coordinates.values._gtid_text import is_uuid
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 
@@ -113,8 +114,10 @@ def uuid_text(value: Any) -> str:
 
 
 def server_uuid(value: Any) -> str:
-    """A UUID that is given."""
-    return uuid_text(name(value))
+    """The UUID of a server."""
+    if not is_uuid(name(value)):
+        raise FieldError("a UUID", value)
+    return uuid_text(value)
 
 
 @dataclass(frozen=True, slots=True)

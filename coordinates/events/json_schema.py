@@ -66,7 +66,10 @@ _OF_CHECK: Mapping[Check, Schema] = {
     resource: {
         "anyOf": [{"enum": list(RESOURCES)}, {"type": "string", "pattern": "^(channel|engine):"}]
     },
-    server_uuid: _NAME,
+    server_uuid: {
+        "type": "string",
+        "pattern": "^[0-9a-fA-F]{8}-([0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}$",
+    },
     switch: {
         "anyOf": [
             {"enum": [True, False, 0, 1, "0", "1"]},

@@ -82,8 +82,8 @@ GOES_ROUND = reason(
     "applied_goes_round",
     "the replica has received and executed {count:n transaction} three times or more, the first"
     " ending at {first} of the source: without a GTID a transaction goes round in a ring for ever"
-    " where no server has the server_id that it has, unless the source itself has executed it"
-    " again on purpose",
+    " where no server has the server_id that it has, unless the source itself has executed"
+    " {count:it|them} again on purpose",
     Lack.SETTING,
 )
 

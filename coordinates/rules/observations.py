@@ -159,8 +159,8 @@ REDELIVERED_UNCHANGED = reason(
 )
 REDELIVERED_FORGOTTEN = reason(
     "redelivered_forgotten",
-    "events of {file} from {start} on came again; they are older than what is remembered, so the"
-    " two deliveries were not compared",
+    "events of {file} from {start} on came again; they are older than what is remembered, or than a"
+    " crash that may have taken the end of the file, so the two deliveries were not compared",
     Lack.ONE_WRITER,
 )
 REDELIVERED_LATE = reason(

@@ -322,6 +322,7 @@ REFUSED = [
     (REPLAY | {"excluded": f"{UUID}:"}, "excluded", "a GTID set ("),
     (REPLAY | {"stop_gtid": "5"}, "stop_gtid", "a GTID set ("),
     (server_record("start"), "server_uuid", "expected this key"),
+    (server_record("start", server_uuid="db1"), "server_uuid", "expected a UUID, found 'db1'"),
     (server_record("start", server_uuid=UUID, profile="x"), "profile", "one of mysql-8.0, wl9452"),
     (
         server_record("start", server_uuid=UUID, variables={"log_bin": "x"}),
