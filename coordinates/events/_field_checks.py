@@ -39,13 +39,17 @@ class FieldError(Exception):
         )
 
 
+def nearest(given: str, known: Iterable[str]) -> str:
+    """The known name that may be meant, as a question; empty where none is near."""
+    near = get_close_matches(given, list(known), n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
 def unknown_key(key: str, known: Iterable[str]) -> FieldError:
     """The error of a key that does not belong there."""
     names = list(known)
-    near = get_close_matches(key, names, n=1)
-    hint = f" (did you mean {near[0]!r}?)" if near else ""
     return FieldError(
-        f"no such key{hint}, only {', '.join(names) or 'those of every record'}",
+        f"no such key{nearest(key, names)}, only {', '.join(names) or 'those of every record'}",
         path=key,
         shown=False,
     )

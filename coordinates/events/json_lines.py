@@ -21,6 +21,7 @@ from tallystick.coordinates.events._field_checks import (
     instance_name,
     log_file,
     missing_key,
+    nearest,
     text,
     unknown_key,
 )
@@ -526,7 +527,9 @@ def _read_event(stream: Stream, record: dict[str, Any]) -> tuple[int, dict[str, 
     name = _take("type", record, _ANY_TYPE)
     event_type = _TYPE_CODES.get(name) if type(name) is str else name
     if type(event_type) is not int or not 0 <= event_type <= 255:
-        raise FieldError(_ANY_TYPE, name, "type")
+        # mysqlbinlog and SHOW BINLOG EVENTS write names in other ways: Gtid, Format_desc.
+        hint = nearest(name.upper(), _TYPE_CODES) if type(name) is str else ""
+        raise FieldError(f"{_ANY_TYPE}{hint}", name, "type")
     shape = event_shape(stream, event_type)
     if not shape.required <= record.keys():
         raise missing_key(min(shape.required - record.keys()), record)
