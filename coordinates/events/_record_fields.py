@@ -471,7 +471,7 @@ def _read_body(record_type: RecordType, text: str, channel: str | None) -> dict[
     body = parse_body(text)
     if channel is not None:
         body.setdefault("channel", channel)
-    if "\\u" in text and "\\ud" in text.lower():
+    if "\\ud" in text or "\\uD" in text:
         json.dumps(body, ensure_ascii=False).encode()
     return RECORD_SHAPES[record_type](body)
 

@@ -184,6 +184,8 @@ UNREADABLE = {
     "no group UUID": (RecordType.VARIABLES, '{"variables":{"group_replication_group_name":"g"}}'),
     "no set": (RecordType.GTID_PURGED, '{"added":"1-5"}'),
     "surrogate": (RecordType.CHANNEL, '{"action":"reset","channel":"\\ud800"}'),
+    "surrogate of a variable": (RecordType.VARIABLES, '{"variables":{"version":"\\ud800"}}'),
+    "surrogate in capitals": (RecordType.VARIABLES, '{"variables":{"\\uD800":1}}'),
     "unknown kind": (99, "{}"),
 }
 

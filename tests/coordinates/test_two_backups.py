@@ -74,6 +74,25 @@ def test_the_second_backups_image_may_be_of_the_firsts_validity_point() -> None:
     assert ("backup_image_names_one_state", "backups_overlap") in _reasons(result)
 
 
+def test_after_too_many_backups_none_is_known_to_be_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that are forgotten may go on, however many follow; one of them may close the zone."""
+    monkeypatch.setattr("tallystick.coordinates.rules.backup_images._BACKUPS_MAX", 1)
+    journal = Journal().begin().groups(2)
+    for backup_id in ("monday", "tuesday", "wednesday"):
+        journal.record(**_backup("begin", backup_id))
+    journal.record(**_backup("end", "wednesday"))
+    journal.record(**_backup("begin", "thursday"))
+    journal.record(**_backup("end", "thursday"))
+    journal.record(**_backup("begin", "friday", tables=["shop.a"]))
+    _zone(journal, "close", "wait", "validity_point", "open")
+    journal.groups(1)
+    journal.record(**_image(journal, "friday"))
+    journal.row()
+    result = audit(journal)
+    assert result.broken == []
+    assert ("backup_image_names_one_state", "backups_overlap") in _reasons(result)
+
+
 @pytest.mark.parametrize("closed", ["before", "after"])
 def test_an_end_asks_for_the_zone_that_it_closed(closed: str) -> None:
     """What is closed since another backup goes on may be that one's, and is named as held."""
