@@ -144,6 +144,25 @@ def test_an_unreadable_block_is_told_and_counts_as_a_gap():
     assert "checksum of the stream" in observation_text(reported[0])
 
 
+def test_a_block_that_nobody_could_judge_is_named_and_the_journal_goes_on():
+    """As a gap, from its first record to its last; also one that had come before."""
+    first, second, third = cut_into_blocks(BUSY, 20)[:3]
+    audit = InstanceAudit("a")
+    audit.absorb(first)
+
+    def refuse(_: object) -> None:
+        raise ArithmeticError
+
+    for block in (second, first):
+        output, reason = audit.absorb_or_refuse(block, refuse)
+        [reported] = output.observations
+        assert reason in observation_text(reported)
+        shown = reported.at, reported.data["first"], reported.data["last"]
+        begin = block.first_sequence
+        assert shown == (f"0:{begin}", begin, begin + 19)
+    assert audit.absorb(third).observations == []
+
+
 def test_a_block_of_another_instance_is_refused():
     """Mixing two journals would accuse both servers."""
     with pytest.raises(JournalError, match="expected a block of instance 'b', got 'a'"):
