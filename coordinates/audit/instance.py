@@ -229,8 +229,6 @@ class InstanceAudit(ServerRecordReader):
         else:
             return output, ""
         self._forget_half_read(waiting)
-        here = block.epoch, block.next_sequence
-        self.epoch, self.next_sequence = max(here, (self.epoch, self.next_sequence))
         self.reporter.position = (block.epoch, block.first_sequence, self.ts)
         self.reporter.note(
             ObservationCode.BLOCK_UNREADABLE,

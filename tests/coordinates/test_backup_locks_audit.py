@@ -311,6 +311,14 @@ def test_which_locks_coordinates_need(
     assert (found, said_of(journal)) == ([missing] * bool(missing), reasons)
 
 
+def test_only_the_table_lock_has_to_outlive_the_binlog_lock() -> None:
+    """The instance lock keeps DDL out, not writes: it may be released at any time."""
+    journal = source()
+    backups.lock(journal, "instance", "binlog")
+    backups.unlock(journal, "instance", "binlog")
+    assert found_in(journal) == []
+
+
 @pytest.mark.parametrize(
     ("locks", "is_logged", "reasons"),
     [
