@@ -13,6 +13,7 @@ from tallystick.coordinates.audit.collection_checks import is_optional
 from tallystick.coordinates.audit.fleet import Edge, FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.replica import RESETS_MAX
+from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules.explanation import explain, observation_text
 from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.fleet_journals import (
@@ -2972,6 +2973,25 @@ class TestClones:
         donor.status(f"{A}:1-6")
         found = {one.rule: one.witness for one in audit(donor, recipient).findings}
         assert found["clone_resume_exact"] == f"s-bin.000001:{end_of(5)}"
+
+    @pytest.mark.parametrize(
+        ("first", "outcome"),
+        [
+            ((6, ""), Outcome.HOLDS),
+            ((7, ""), Outcome.BROKEN),
+            ((-1, f"{A}:6"), Outcome.BROKEN),
+            ((-1, ""), Outcome.UNDECIDED),
+        ],
+    )
+    def test_the_first_group_received_is_known_by_its_position_or_its_gtid(self, first, outcome):
+        donor, recipient = self.clone(end_of(5), f"{A}:1-5", more=("", "", f"{A}:6"))
+        recipient.receive(donor, first)
+        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
+        status = rows[-1].body["clone_status"]
+        recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)
+        donor.status(f"{A}:1-6")
+        checks = [one.check for one in audit(donor, recipient).checks]
+        assert outcome in {one.outcome for one in checks if one.rule == "clone_resume_exact"}
 
     @pytest.mark.parametrize(("executed", "is_broken"), [("1-5", False), ("1-6", True)])
     def test_anonymous_groups_are_in_no_set(self, executed, is_broken):
