@@ -100,7 +100,7 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
         file=row.read[0],
         position=row.read[1],
     )
-    return against.remember(broken, standstill=still, reported=against.memory.reported | owed)
+    return against.remember(broken, standstill=still, reported=owed)
 
 
 def _has_applied_all(row: ChannelRow) -> bool:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from tallystick.coordinates.rules.silent_receivers import SILENT_US_MAX
+from tallystick.coordinates.results import Outcome
 from tests.support.fleet_journals import A, Journal, audit, end_of, fleet_of_two
 
 RULE = "receiver_not_silent"
 SECOND_US = 1_000_000
+TWO_MINUTES_US = 120 * SECOND_US
 
 
 def row(source: Journal, replica: Journal, up_to: int, **changes: Any) -> None:
@@ -30,7 +31,7 @@ def row(source: Journal, replica: Journal, up_to: int, **changes: Any) -> None:
 
 
 def silent(
-    waits_us: int = SILENT_US_MAX, *, logs: bool = True, **changes: Any
+    waits_us: int = TWO_MINUTES_US, *, logs: bool = True, **changes: Any
 ) -> tuple[Journal, Journal]:
     """A row, what the source logs, a row that shows it, and one so much later."""
     source, replica = fleet_of_two()
@@ -50,7 +51,30 @@ def broken(*journals: Journal) -> list[str]:
 
 @pytest.mark.parametrize("less_us", [0, 1])
 def test_it_is_silent_after_two_minutes(less_us):
-    assert broken(*silent(SILENT_US_MAX - less_us)) == [f"{A}:4-5"] * (not less_us)
+    assert broken(*silent(TWO_MINUTES_US - less_us)) == [f"{A}:4-5"] * (not less_us)
+
+
+@pytest.mark.parametrize(("took_s", "found"), [(0, [f"{A}:4-5"]), (20, [])])
+def test_a_row_may_be_as_old_as_its_request(took_s, found):
+    """How long the replica has taken to answer is no part of the two minutes."""
+    source, replica = silent(TWO_MINUTES_US + 10 * SECOND_US)
+    for status in (replica.fleet_events[-1], source.status(f"{A}:1-5")):
+        received_at = replica.fleet_events[-1].ts - took_s * SECOND_US
+        status.body.update(requested_at=received_at, received_at=received_at)
+    assert broken(source, replica) == found
+
+
+def test_what_the_source_had_then_may_be_forgotten(monkeypatch):
+    """Of a replica that is compared long after; what it had later proves nothing."""
+    monkeypatch.setattr("tallystick.coordinates.audit.timeline_snapshot.SNAPSHOTS_MAX", 4)
+    source, replica = silent()
+    for gno in range(6, 12):
+        source.log(f"{A}:{gno}")
+        source.time()
+    checks = [one.check for one in audit(source, replica).checks if one.check.rule == RULE]
+    assert {(one.outcome, one.reason) for one in checks} == {
+        (Outcome.UNDECIDED, "replica_too_far_behind")
+    }
 
 
 @pytest.mark.parametrize(
@@ -79,9 +103,9 @@ def test_what_shows_that_it_is_not(changes):
 def test_what_was_left_behind_before_is_not_owed():
     """A replica that begins at a position never receives what was logged before."""
     source, replica = fleet_of_two(auto_position=False)
-    for _ in range(3):
+    for _ in range(4):
         row(source, replica, 1)
-        replica.clock.advance(SILENT_US_MAX)
+        replica.clock.advance(TWO_MINUTES_US)
     assert broken(source, replica) == []
 
 
@@ -95,7 +119,7 @@ def test_a_row_that_the_replicas_logs_have_passed_is_an_old_one(log):
         replica.log(f"{A}:4", server_id=1)
     else:
         replica.receive(source, (4, f"{A}:4"))
-    replica.clock.advance(SILENT_US_MAX)
+    replica.clock.advance(TWO_MINUTES_US)
     row(source, replica, 3)
     assert broken(source, replica) == []
 
@@ -106,7 +130,7 @@ def test_another_log_of_the_source_begins_anew():
     source.log(f"{A}:4")
     row(source, replica, 3)
     source.reset()
-    replica.clock.advance(SILENT_US_MAX)
+    replica.clock.advance(TWO_MINUTES_US)
     row(source, replica, 3)
     assert broken(source, replica) == []
 
@@ -124,6 +148,6 @@ def test_it_is_found_once_and_stays():
     assert [outcome.name for outcome in outcomes] == ["HOLDS"] * 2 + ["BROKEN"] * 2 + ["HOLDS"]
     source.log(f"{A}:6")
     row(source, replica, 5)
-    replica.clock.advance(SILENT_US_MAX)
+    replica.clock.advance(TWO_MINUTES_US)
     row(source, replica, 5)
     assert broken(source, replica) == [f"{A}:4-5", f"{A}:6"]
