@@ -13,7 +13,7 @@ from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.logs import group_queue, log_reader, redo_log
 from tallystick.coordinates.logs.binlog_reader import BinlogReader
-from tallystick.coordinates.logs.event_window import EventWindow, pack_row
+from tallystick.coordinates.logs.event_window import GNO, EventWindow, pack_row
 from tallystick.coordinates.logs.group_queue import Q_END, Q_GNO
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.relay_reader import RelayReader
@@ -428,3 +428,19 @@ def test_what_a_window_covers_begins_with_its_oldest_event():
         window.append(pack_row(*row, 0, 0, 0, -1, 0, -1, -1, 0))
     positions = ((1, 99), (1, 100), (1, 101), (2, 3), (2, 4))
     assert [False, True, True, True, True] == [window.covers(*one) for one in positions]
+
+
+def test_groups_are_up_to_a_position_or_after_it():
+    """A position is one of its file, whatever the others have at that offset."""
+    journal, ends = Journal().begin(), []
+    for count in (1, 3, 2):
+        for _ in range(count):
+            journal.groups(1)
+            ends.append((journal.binlog.number, journal.binlog.end))
+        journal.binlog.rotate()
+    reader = binlog_of(journal)
+    for count, end in enumerate(ends, 1):
+        before, after = reader.groups_up_to(*end), reader.groups_after(*end)
+        assert before[:, GNO].tolist() == list(range(1, count + 1))
+        assert after[:, GNO].tolist() == list(range(count + 1, len(ends) + 1))
+        assert str(reader.logged_at(*end)) == f"{UUID_A}:1" + f"-{count}" * (count > 1)
