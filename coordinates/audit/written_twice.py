@@ -180,13 +180,11 @@ class Writer:
 
     def receive_from(self, source_uuid: str, file: str, sid: str, gno: npt.NDArray[Any]) -> None:
         """It has received groups from a file of a source: what came before from another is gone."""
-        key = source_uuid, file
-        of_file = self.received_from.setdefault(key, GrowingGtidSet())
-        for other, gtids in self.received_from.items():
-            if other != key and gtids.contains_any(sid, gno):
+        for before, gtids in self.received_from.items():
+            if gtids.contains_any(sid, gno):
                 left = gtids.freeze() - GtidSet.from_gnos(sid, gno)
-                self.received_from[other] = GrowingGtidSet(left)
-        of_file.add_gnos(sid, gno)
+                self.received_from[before] = GrowingGtidSet(left)
+        self.received_from.setdefault((source_uuid, file), GrowingGtidSet()).add_gnos(sid, gno)
         known = [one for one in self.received_from if one[1]]
         if len(known) > FILES_MAX:
             gtids = self.received_from.pop(known[0])
