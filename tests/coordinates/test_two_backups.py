@@ -93,13 +93,15 @@ def test_after_too_many_backups_none_is_known_to_be_alone(monkeypatch: pytest.Mo
     assert ("backup_image_names_one_state", "backups_overlap") in _reasons(result)
 
 
-@pytest.mark.parametrize("closed", ["before", "after"])
+@pytest.mark.parametrize("closed", ["before", "at once", "after"])
 def test_an_end_asks_for_the_zone_that_it_closed(closed: str) -> None:
     """What is closed since another backup goes on may be that one's, and is named as held."""
     journal = Journal().begin().groups(2)
     journal.record(**_backup("begin", "monday"))
-    if closed == "before":
+    if closed != "after":
         _zone(journal, "close")
+    if closed == "at once":
+        journal.ts -= 1_000
     journal.record(**_backup("begin", "tuesday"))
     if closed == "after":
         _zone(journal, "close")
@@ -108,7 +110,22 @@ def test_an_end_asks_for_the_zone_that_it_closed(closed: str) -> None:
     journal.row()
     result = audit(journal)
     assert result.broken == ["zone_steps_complete"] * (closed == "before")
-    assert (("zone_steps_complete", "held_long") in _reasons(result)) == (closed == "after")
+    assert (("zone_steps_complete", "held_long") in _reasons(result)) == (closed != "before")
+
+
+@pytest.mark.parametrize("locked", ["before", "at once"])
+def test_an_end_asks_for_the_engines_that_were_locked_for_it(locked: str) -> None:
+    """What is locked since another backup goes on may be locked for that one."""
+    journal = Journal().begin().groups(2)
+    journal.record(**_backup("begin", "monday"))
+    journal.record("engine_lock", step="begin")
+    journal.record("engine_lock", step="lock", engine="InnoDB")
+    if locked == "at once":
+        journal.ts -= 1_000
+    journal.record(**_backup("begin", "tuesday"))
+    journal.record(**_backup("end", "monday"))
+    ends = [one for one in audit(journal).findings if one.at == "end of backup monday"]
+    assert [one.rule for one in ends] == ["engine_lock_steps_complete"] * (locked == "before")
 
 
 @pytest.mark.parametrize("locked", [["InnoDB"], ["MyISAM"], ["InnoDB", "MyISAM"]])
