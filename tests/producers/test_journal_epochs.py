@@ -47,6 +47,7 @@ def prefix(broker):
         b'{"epoch_claim":{"instance_id":"a","epoch":"7","writer":"w"}}',
         b'{"epoch_claim":{"instance_id":"a","epoch":7}}',
         b'{"epoch_claim"',
+        pytest.param(b'{"epoch_claim":' + b"[" * 100_000, id="deeply nested"),
     ],
 )
 def test_what_is_no_claim_is_none(value) -> None:
