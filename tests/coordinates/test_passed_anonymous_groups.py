@@ -9,10 +9,16 @@ from tests.support.journals import UUID_B, UUID_C, Journal, Record, audit
 from tests.support.rule_cases_of_channels import applied_exactly_once__left_out
 
 
-def _replica(*, filtered: bool = False, left_out: int | None = 2, form: str = "rows") -> Journal:
+def _replica(
+    *,
+    filtered: bool = False,
+    left_out: int | None = 2,
+    form: str = "rows",
+    stamps: tuple[int, ...] = (1, 2, 3, 4, 5, 6),
+) -> Journal:
     """A replica without GTIDs that has received six groups and executed all but one."""
     source = Journal("s", UUID_C, 3).begin()
-    for stamp in range(1, 7):
+    for stamp in stamps:
         source.binlog.group(None, form, original_commit_timestamp=stamp)
     replica = Journal("a", UUID_B, 2, gtid_mode="OFF").begin()
     replica.record(
@@ -48,6 +54,13 @@ def test_one_between_others_is_undecided(left_out: int | None) -> None:
     is_between = left_out in (1, 2, 3)
     expected = ["CONSISTENT", *["UNDECIDED" if is_between else "CONSISTENT"] * 2]
     assert _verdicts(_replica(left_out=left_out)) == expected
+
+
+def test_one_without_a_time_is_not_known_again() -> None:
+    """Of servers before MySQL 8.0.1: nothing tells it from others of its server."""
+    stamps = (1, 2, 0, 4, 5, 6)
+    for left_out in (None, 2):
+        assert _verdicts(_replica(left_out=left_out, stamps=stamps)) == ["CONSISTENT"] * 3
 
 
 def test_it_stays_until_the_channel_begins_anew() -> None:
