@@ -311,6 +311,11 @@ def test_a_list_of_before_a_purge_is_not_doubted(first: int, is_later: bool) -> 
     assert "purge_in_doubt" not in reasons_in(records)
 
 
+def test_a_purge_in_doubt_is_named_by_the_file_that_is_listed_and_the_one_it_left() -> None:
+    seen = [one for one in audit(purge_in_doubt()).observations if one.reason == "purge_in_doubt"]
+    assert [one.data for one in seen] == [{"listed": "binlog.000001", "file": "binlog.000002"}]
+
+
 def test_a_stop_that_may_have_been_a_crash_promises_nothing() -> None:
     """By the stop record GTIDs may wait in undo logs that nobody reports."""
     journal = persisted()
