@@ -159,15 +159,16 @@ def test_of_a_number_with_two_origins_there_is_no_sum():
     assert "3" in claimed.uncompared or "1-" in claimed.uncompared
 
 
-def test_another_origin_that_is_remembered_is_found_in_a_third_log():
-    """Those beside it are forgotten; it has a place of its own."""
+@pytest.mark.parametrize(("other", "left", "found"), [(3, "1-2:4-8", f"{A}:3"), (None, "1-8", "")])
+def test_another_origin_that_is_remembered_is_found_in_a_third_log(other, left, found):
+    """The first ones are forgotten; it has a place of its own."""
     claimed = Claimed()
     claimed.claim("s", range(1, 9))
     claimed.claim("t", range(1, 9), other=3)
     claimed.claim("s", range(9, 81))
     claimed.contradicted = GtidSet.EMPTY
-    claimed.claim("u", range(1, 9), other=3)
-    assert ("1-2:4-8", f"{A}:3") == (claimed.uncompared, str(claimed.contradicted))
+    claimed.claim("u", range(1, 9), other)
+    assert (left, found) == (claimed.uncompared, str(claimed.contradicted))
 
 
 @settings(max_examples=200, deadline=None)
