@@ -206,6 +206,15 @@ def test_the_state_comes_back_whole():
     assert again.of([row(2, 9)]) == made.of([row(2, 9)])
 
 
+@pytest.mark.parametrize("collection", ["c1", None])
+def test_the_check_of_a_breach_is_of_the_collection_that_showed_it(collection):
+    """One of a log is of none."""
+    found = finding(channel="x", collection_id=collection, ts=7)
+    [(*subject, check)] = checks_of_finding(found)
+    assert ["a", "x", collection or "", 7] == subject
+    assert (check.rule, check.outcome) == (found.rule, Outcome.BROKEN)
+
+
 def test_a_check_has_what_the_texts_of_a_breach_name():
     """Where it is, beside the data of the finding."""
     found = finding(channel="x", collection_id="c1")
