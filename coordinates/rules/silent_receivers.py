@@ -19,6 +19,7 @@ from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.statements import RECEIVED, REPLICA_STATUS
+from tallystick.coordinates.values.gtid import GtidSet
 
 SILENT_US_MAX = 120_000_000
 """Twice the default of replica_net_timeout, after which a receiver that gets nothing, not even a
@@ -80,7 +81,7 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
     now = Standstill(row.read, row.relay, state.lineage, state.logged)
     still = against.memory.standstill
     if still is None or not still.goes_on(now):
-        return against.remember(HOLDS, standstill=now)
+        return against.remember(HOLDS, standstill=now, reported=GtidSet.EMPTY)
     # With what its logs have shown the row would be an old one.
     owed = (still.owed or state.logged - still.logged) - row.has - row.seen
     owed_ts = still.owed_ts if still.owed else state.ts

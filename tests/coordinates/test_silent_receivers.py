@@ -151,3 +151,15 @@ def test_it_is_found_once_and_stays():
     replica.clock.advance(TWO_MINUTES_US)
     row(source, replica, 5)
     assert broken(source, replica) == [f"{A}:4-5", f"{A}:6"]
+
+
+def test_groups_of_the_same_names_in_another_log_are_missed_anew():
+    """After RESET BINARY LOGS AND GTIDS a source gives its GTIDs out again."""
+    source, replica = silent()
+    source.reset()
+    row(source, replica, 3)
+    source.log(*(f"{A}:{gno}" for gno in range(1, 6)))
+    row(source, replica, 3)
+    replica.clock.advance(TWO_MINUTES_US)
+    row(source, replica, 3)
+    assert broken(source, replica) == [f"{A}:4-5"] * 2
