@@ -15,7 +15,7 @@ from tallystick.producers.mysql.errors import MysqlError, UnsupportedServerError
 from tallystick.producers.mysql.settings import ServerSettings, load_servers
 from tallystick.producers.mysql_lab.layout import REPLICA_1, REPLICA_2, SERVERS
 from tallystick.producers.mysql_lab.sessions import session
-from tests.support.mysql_greeting import greeting, greeting_with
+from tests.support.mysql_greeting import greeting, greeting_with, packet
 
 pytest.importorskip("pymysql")
 PASSWORD = "hunter2-é-€"
@@ -75,6 +75,19 @@ def test_what_is_no_mysql_server_is_an_error_of_ours(first):
         connect(settings(server.port))
     assert f"server 'a' (127.0.0.1:{server.port}, user 'me')" in str(failed.value)
     assert PASSWORD not in str(failed.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "tried"), [(1045, "SSL"), (3159, "SSL"), (1044, "1044"), (1049, "1049")]
+)
+def test_a_stream_tries_tls_where_the_server_may_insist_on_it(code, tried):
+    """Access denied to the account may be that; to a database it is not."""
+    refusal = packet(2, b"\xff" + code.to_bytes(2, "little") + b"#28000No")
+    with (
+        greeting_with(greeting("8.0.31", has_tls=True), refusal) as server,
+        pytest.raises(MysqlError, match=tried),
+    ):
+        connect_for_stream(settings(server.port))
 
 
 def test_a_port_where_nobody_listens_is_named():
