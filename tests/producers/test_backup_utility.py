@@ -107,6 +107,16 @@ def test_case_1_without_the_binlog_lock_on_a_backup_safe_server() -> None:
     assert lock_steps(source) == ["lock tables", "unlock tables"]
 
 
+def test_groups_without_changes_after_the_last_innodb_commit_are_in_no_copy() -> None:
+    """The header does not name them, so the backup does not claim their GTIDs."""
+    for seed in (2, 5):
+        fleet = busy_fleet("single", seed)
+        source = server(fleet)
+        administration.set_variables(source, **{VARIABLE: True})
+        fleet.pace.kinds = (GroupKind.INNODB, GroupKind.EMPTY)
+        assert has_what_it_says(source, run_backup(fleet, source))
+
+
 def test_case_1_without_the_lock_and_with_what_the_server_says() -> None:
     """SHOW MASTER STATUS is too old when the copy of the redo ends: groups would be repeated."""
     fleet = busy_fleet("single")
