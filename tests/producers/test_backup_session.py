@@ -109,6 +109,17 @@ def test_no_log_is_purged_under_the_instance_lock() -> None:
     assert len(source[BinaryLog].files) < 13
 
 
+def test_a_backup_begins_on_a_running_server_that_has_no_other() -> None:
+    """Neither a second one beside it, nor one of a server that is down, asks for anything."""
+    fleet, instance, reported = backed_up("source-a", acts=False)
+    backup_session.back_up(fleet, instance, reported.append, lambda: reported.append("second"))
+    fleet.run(fleet.now + 1_000_000)
+    assert reported[1:] == ["ended"]
+    lifecycle.crash(fleet, instance)
+    backup_session.back_up(fleet, instance, reported.append, lambda: reported.append("third"))
+    assert instance.get(OuterLocks) is None
+
+
 def test_a_server_that_goes_down_ends_the_backup() -> None:
     """The locks are gone with the server; nothing is unlocked afterwards, and clients go on."""
     fleet, source, reported = backed_up("source-a")
