@@ -356,7 +356,7 @@ def _brought(ends: dict[str, int], logged: int, *, filtered: str | None = None) 
             source.binlog.group(None, original_commit_timestamp=stamp + 1)
         for group in source.binlog.groups:
             relay.copy(group)
-    for stamp in range(logged):
+    for stamp in range(1, logged + 1):
         replica.binlog.group(None, server_id=9, original_commit_timestamp=7)
         replica.binlog.group(None, server_id=3, original_commit_timestamp=stamp)
     replica.row(replica_status=replica.replica_status(Auto_Position=0))
