@@ -15,6 +15,7 @@ from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
+    from tallystick.producers.simulator.faults.logs import Coordinate
     from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
@@ -190,6 +191,50 @@ class LsnRegressed(RowFault):
         return True
 
 
+class DataOlderThanLog(LsnRegressed):
+    """InnoDB's files are of an earlier snapshot than the binary log, and a crash is recovered from.
+
+    Everything else that the row shows is of the binary log, which counts what the data lack.
+    """
+
+    number = 271
+    name = "data_older_than_log"
+    text = "after a crash the row's LSN is below that of a row behind which groups were logged"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._crashed: dict[str, tuple[int, Coordinate]] = {}
+
+    def on_fleet(self, fleet: World) -> None:
+        """Servers crash when the fault is due and they have logged something since their row."""
+        super().on_fleet(fleet)
+        for instance in fleet.instances.values():
+            fleet.schedule(fleet.fault_at, instance, self._crash, instance)
+
+    def _crash(self, fleet: World, instance: Instance) -> None:
+        before = self._before.get(instance.instance_id)
+        if self.injected or not instance[BinaryLog].is_open:
+            return
+        last = instance[BinaryLog].files[-1]
+        end = last.number, last.end
+        is_ready = (
+            before is not None and _is_above_checkpoint(before) and _commits_between(before, end)
+        )
+        if not is_ready:
+            fleet.schedule(fleet.now + _RETRY_US, instance, self._crash, instance)
+            return
+        self._crashed[instance.instance_id] = fleet.now, end
+        lifecycle.crash(fleet, instance)
+
+    def tamper(self, fleet: World, row: Row, before: Row) -> bool:
+        crashed_at, end = self._crashed.get(row.instance.instance_id, (fleet.now, None))
+        is_first = before.body["requested_at"] < crashed_at < row.body["requested_at"]
+        if end is None or not is_first or not _commits_between(before, end):
+            return False
+        row.innodb["LSN_checkpoint"] = before.innodb["LSN_checkpoint"]
+        return super().tamper(fleet, row, before)
+
+
 class LsnFrozen(RowFault):
     """The LSN of the row before, in spite of commits."""
 
@@ -259,6 +304,18 @@ def _purge_all(fleet: World, instance: Instance) -> None:
     if instance.is_running and instance[BinaryLog].is_open:
         administration.flush_binary_logs(fleet, instance)
         binary_log.purge(fleet, instance, instance[BinaryLog].active.number)
+
+
+def _is_above_checkpoint(row: Row) -> bool:
+    lsn, checkpoint = row.innodb["LSN"], row.innodb["LSN_checkpoint"]
+    return bool(_legal_lsn_at_or_below(lsn - 1) >= checkpoint)
+
+
+def _commits_between(row: Row, end: Coordinate) -> bool:
+    """Whether InnoDB has committed what was logged behind a row."""
+    if not row.has_position:
+        return False
+    return any(ends_in_xid(logged) for _, logged in groups_between(row.instance, row.position, end))
 
 
 def _legal_lsn_at_or_below(lsn: int) -> int:
