@@ -8,7 +8,6 @@ from difflib import get_close_matches
 from functools import lru_cache
 from typing import Any
 
-from tallystick.coordinates.values._gtid_text import is_uuid
 from tallystick.coordinates.values.binlog import parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError
 
@@ -115,13 +114,6 @@ def channel_name(value: Any) -> str:
 def uuid_text(value: Any) -> str:
     """A UUID in lower case, as GTIDs have it; auto.cnf and people may write it in capitals."""
     return text(value).lower()
-
-
-def server_uuid(value: Any) -> str:
-    """The UUID of a server."""
-    if not is_uuid(name(value)):
-        raise FieldError("a UUID", value)
-    return uuid_text(value)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,6 @@ from tallystick.coordinates.events._field_checks import (
     log_file,
     missing_key,
     name,
-    server_uuid,
     switch,
     table_row,
     table_rows,
@@ -35,8 +34,17 @@ from tallystick.coordinates.events._field_checks import (
     uuid_text,
 )
 from tallystick.coordinates.events.journal import CLONE_STAGES, RecordType, parse_body
+from tallystick.coordinates.values._gtid_text import is_uuid
 from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import Gtid, GtidSet
+
+
+def server_uuid(value: Any) -> str:
+    """The UUID of a server."""
+    if not is_uuid(name(value)):
+        raise FieldError("a UUID", value)
+    return uuid_text(value)
+
 
 _COUNT = Integer()
 _PORTION = Integer(1)

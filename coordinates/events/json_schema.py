@@ -22,7 +22,6 @@ from tallystick.coordinates.events._field_checks import (
     identifier,
     log_file,
     name,
-    server_uuid,
     switch,
     table_row,
     text,
@@ -35,6 +34,7 @@ from tallystick.coordinates.events._record_fields import (
     gtid_set,
     one_gtid,
     resource,
+    server_uuid,
 )
 from tallystick.coordinates.events.journal import QueryVerb, RedoType, Stream
 from tallystick.coordinates.events.json_lines import REDO_FIELDS, event_shape
