@@ -8,10 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from tallystick.coordinates.results import ObservationCode, Severity
+from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.protocol_steps import Forgotten
+from tallystick.coordinates.rules.protocol_steps import Forgotten, note_undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 
@@ -401,15 +401,8 @@ class CriticalZoneProtocol:
     ) -> bool:
         """Whether a thread without a ticket changes what is backed up, or may do so."""
         if zone.backed_up is None or tables is None:
-            if CRITICAL_SEQUENCE_IN_ZONE.name not in self._reporter.disabled:
-                self._reporter.note(
-                    ObservationCode.BACKUP_UNDECIDED,
-                    TABLES_UNKNOWN,
-                    at=at,
-                    rules=(CRITICAL_SEQUENCE_IN_ZONE,),
-                    is_undecided=True,
-                    thread=thread,
-                )
+            rules = [CRITICAL_SEQUENCE_IN_ZONE]
+            note_undecided(self._reporter, rules, TABLES_UNKNOWN, at, thread=thread)
             return True
         taken = sorted(set(tables) & set(zone.backed_up))
         if taken:

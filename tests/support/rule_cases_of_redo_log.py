@@ -148,9 +148,8 @@ def flushed_redo_survives_start__clean(breaks: bool) -> Journal:
     return journal
 
 
-@case()
-def flushed_redo_survives_start__commit(breaks: bool) -> Journal:
-    """With 2 a power cut takes what commits have waited for; the binary log has it."""
+def power_cut() -> Journal:
+    """With 2 it takes what commits have waited for, up to LSN + 256; the binary log has it."""
     journal = writing()
     journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 2})
     redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
@@ -158,6 +157,12 @@ def flushed_redo_survives_start__commit(breaks: bool) -> Journal:
     redo(journal, "COMMIT", LSN + 256)
     file, end = journal.binlog.coordinates
     journal.start(crashed=True, recovered={"file": file, "position": end})
+    return journal
+
+
+@case()
+def flushed_redo_survives_start__commit(breaks: bool) -> Journal:
+    journal = power_cut()
     redo(journal, "WRITE", LSN + 1024, start_lsn=LSN + 256 - breaks)
     return journal
 
@@ -273,13 +278,7 @@ def flushed_redo_survives_start__row(breaks: bool) -> Journal:
 
 @case()
 def flushed_redo_survives_start__row_below_commit(breaks: bool) -> Journal:
-    journal = writing()
-    journal.record("variables", variables={"innodb_flush_log_at_trx_commit": 2})
-    redo(journal, "WRITE", LSN + 512, start_lsn=LSN)
-    journal.groups(1)
-    redo(journal, "COMMIT", LSN + 256)
-    file, end = journal.binlog.coordinates
-    journal.start(crashed=True, recovered={"file": file, "position": end})
+    journal = power_cut()
     innodb(journal.row()).update(LSN=LSN + 256 - breaks, LSN_checkpoint=LSN)
     redo(journal, "WRITE", LSN + 1024, start_lsn=LSN + 256 - breaks)
     return journal
