@@ -464,7 +464,9 @@ class InstanceTimeline(SidTable):
 
     def copy_redo(self, body: Mapping[str, Any]) -> None:
         """The redo log was copied to a recipient up to an LSN."""
-        key = str(body.get("peer")), str(body.get("binlog_file")), body.get("binlog_position") or 0
+        position = body.get("binlog_position")
+        file = None if position is None else body.get("binlog_file")
+        key = str(body.get("peer")), str(file), position or 0
         lsn = -1 if body.get("lsn") is None else int(body["lsn"])
         self.redo_copied[key] = min(lsn, self.redo_copied.get(key, lsn))
         while len(self.redo_copied) > IMAGES_MAX:
