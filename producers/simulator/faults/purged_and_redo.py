@@ -15,7 +15,6 @@ from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
-    from tallystick.producers.simulator.faults.logs import Coordinate
     from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.world import World
@@ -203,7 +202,7 @@ class DataOlderThanLog(LsnRegressed):
 
     def __init__(self) -> None:
         super().__init__()
-        self._crashed: dict[str, tuple[int, Coordinate]] = {}
+        self._crashed: dict[str, int] = {}
 
     def on_fleet(self, fleet: World) -> None:
         """Servers crash when the fault is due and they have logged something since their row."""
@@ -215,21 +214,15 @@ class DataOlderThanLog(LsnRegressed):
         before = self._before.get(instance.instance_id)
         if self.injected or not instance[BinaryLog].is_open:
             return
-        last = instance[BinaryLog].files[-1]
-        end = last.number, last.end
-        is_ready = (
-            before is not None and _is_above_checkpoint(before) and _commits_between(before, end)
-        )
-        if not is_ready:
+        if before is None or not (_is_above_checkpoint(before) and _has_commits_behind(before)):
             fleet.schedule(fleet.now + _RETRY_US, instance, self._crash, instance)
             return
-        self._crashed[instance.instance_id] = fleet.now, end
+        self._crashed[instance.instance_id] = fleet.now
         lifecycle.crash(fleet, instance)
 
     def tamper(self, fleet: World, row: Row, before: Row) -> bool:
-        crashed_at, end = self._crashed.get(row.instance.instance_id, (fleet.now, None))
-        is_first = before.body["requested_at"] < crashed_at < row.body["requested_at"]
-        if end is None or not is_first or not _commits_between(before, end):
+        crashed_at = self._crashed.get(row.instance.instance_id, fleet.now)
+        if not before.body["requested_at"] < crashed_at < row.body["requested_at"]:
             return False
         row.innodb["LSN_checkpoint"] = before.innodb["LSN_checkpoint"]
         return super().tamper(fleet, row, before)
@@ -311,11 +304,13 @@ def _is_above_checkpoint(row: Row) -> bool:
     return bool(_legal_lsn_at_or_below(lsn - 1) >= checkpoint)
 
 
-def _commits_between(row: Row, end: Coordinate) -> bool:
+def _has_commits_behind(row: Row) -> bool:
     """Whether InnoDB has committed what was logged behind a row."""
     if not row.has_position:
         return False
-    return any(ends_in_xid(logged) for _, logged in groups_between(row.instance, row.position, end))
+    last = row.instance[BinaryLog].files[-1]
+    since = groups_between(row.instance, row.position, (last.number, last.end))
+    return any(ends_in_xid(logged) for _, logged in since)
 
 
 def _legal_lsn_at_or_below(lsn: int) -> int:
