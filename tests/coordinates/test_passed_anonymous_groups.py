@@ -57,7 +57,7 @@ def test_one_between_others_is_undecided(left_out: int | None) -> None:
 
 
 def test_one_without_a_time_is_not_known_again() -> None:
-    """Of servers before MySQL 8.0.1: nothing tells it from others of its server."""
+    """Of servers before MySQL 8.0.1: nothing distinguishes it from others of its server."""
     stamps = (1, 2, 0, 4, 5, 6)
     for left_out in (None, 2):
         assert _verdicts(_replica(left_out=left_out, stamps=stamps)) == ["CONSISTENT"] * 3

@@ -118,7 +118,7 @@ def test_a_log_that_ends_in_a_file_of_another_name_has_not_been_read_by_then() -
 
 
 def test_a_log_that_has_been_read_to_its_end_is_known_up_to_then() -> None:
-    """Each time that is later than those before is told by a heartbeat."""
+    """Each time that is later than those before has a heartbeat."""
     state = TailState(epoch=1, server_uuid="u", boot_s=1_000.0, file="binlog.000002", position=157)
     history, sink = followed(state)
     history.begin(server_now(logs={"binlog.000002": 157}))
@@ -127,8 +127,8 @@ def test_a_log_that_has_been_read_to_its_end_is_known_up_to_then() -> None:
     history.release(None)
     history._journal.save()
     records = [json.loads(line) for block in sink.blocks for line in block_to_lines(block)]
-    told = [record["ts"] for record in records if record["kind"] == "heartbeat"]
-    assert ([5_000_000, 5_000_001], 5_000_001) == (told, state.ts)
+    shown = [record["ts"] for record in records if record["kind"] == "heartbeat"]
+    assert ([5_000_000, 5_000_001], 5_000_001) == (shown, state.ts)
 
 
 COPY = {"binlog.000001": 300, "binlog.000002": 500, "binlog.000003": 200, "binlog.000004": 157}
