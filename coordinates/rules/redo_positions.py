@@ -323,7 +323,7 @@ class RedoSeen:
             for number in (redo.written, redo.flushed, redo.checkpoint, redo.committed)
         )
         seen = cls(redo.ts <= ts, written, flushed, checkpoint, committed, redo.started_ts)
-        if written is flushed is None:
+        if written is None and flushed is None:
             seen.floor, seen.returned = redo.floor, redo.returned
         return seen
 
