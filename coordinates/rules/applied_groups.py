@@ -152,7 +152,7 @@ APPLIED_EXACTLY_ONCE = register(
 
 REMEMBERED_MAX = 4096
 ROUNDS_MIN = 3
-"""Two transactions of one server may have one commit time, three have not."""
+"""Two transactions of one server may well have one commit time, three will hardly have."""
 ABSENT = -1
 
 Origin = tuple[int, int]

@@ -34,6 +34,17 @@ def _zone(journal: Journal, *steps: str) -> None:
         journal.record("zone", step=step, **({"tables": ["shop.a"]} if step == "close" else {}))
 
 
+def _is_in_doubt_after_its_point(journal: Journal, backup_id: str) -> None:
+    """Its image is of later than the validity point, which may be another backup's."""
+    _zone(journal, "close", "wait", "validity_point", "open")
+    journal.groups(1)
+    journal.record(**_image(journal, backup_id))
+    journal.row()
+    result = audit(journal)
+    assert result.broken == []
+    assert ("backup_image_names_one_state", "backups_overlap") in _reasons(result)
+
+
 @pytest.mark.parametrize("is_alone", [True, False])
 @pytest.mark.parametrize("is_late", [True, False])
 def test_an_image_is_compared_with_its_validity_point(is_alone: bool, is_late: bool) -> None:
@@ -65,13 +76,7 @@ def test_the_second_backups_image_may_be_of_the_firsts_validity_point() -> None:
     journal = Journal().begin().groups(2)
     for backup_id in ("monday", "tuesday"):
         journal.record(**_backup("begin", backup_id, tables=["shop.a"]))
-    _zone(journal, "close", "wait", "validity_point", "open")
-    journal.groups(1)
-    journal.record(**_image(journal, "tuesday"))
-    journal.row()
-    result = audit(journal)
-    assert result.broken == []
-    assert ("backup_image_names_one_state", "backups_overlap") in _reasons(result)
+    _is_in_doubt_after_its_point(journal, "tuesday")
 
 
 def test_after_too_many_backups_none_is_known_to_be_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,13 +89,7 @@ def test_after_too_many_backups_none_is_known_to_be_alone(monkeypatch: pytest.Mo
     journal.record(**_backup("begin", "thursday"))
     journal.record(**_backup("end", "thursday"))
     journal.record(**_backup("begin", "friday", tables=["shop.a"]))
-    _zone(journal, "close", "wait", "validity_point", "open")
-    journal.groups(1)
-    journal.record(**_image(journal, "friday"))
-    journal.row()
-    result = audit(journal)
-    assert result.broken == []
-    assert ("backup_image_names_one_state", "backups_overlap") in _reasons(result)
+    _is_in_doubt_after_its_point(journal, "friday")
 
 
 @pytest.mark.parametrize("closed", ["before", "at once", "after"])
