@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.fleet_events import FleetEvent
     from tallystick.coordinates.audit.journal_clock import Break
     from tallystick.coordinates.events.journal import Block
+    from tallystick.coordinates.events.log_events import Event
     from tallystick.coordinates.results import Finding, Observation
 
 WAITING_MAX = 32
@@ -490,8 +491,6 @@ class InstanceAudit(ServerRecordReader):
         if self.stopped_clean is not None:
             self._miss_start(block, first)
         before = len(self.reporter.findings)
-        if self.backup_lock_freeze.is_held:
-            self._read_under_locks(block, first, last, events)
         # A waiting row is judged right after the event that reaches it, so one by one.
         while self.waiting and first < last:
             self.event_fields.read(block, first, first + 1)
@@ -504,7 +503,8 @@ class InstanceAudit(ServerRecordReader):
             first += 1
         if first < last:
             self.event_fields.read(block, first, last)
-            is_few = last - first < log_reader.FAST_MIN or self._follows_redo(block, first, last)
+            is_few = last - first < log_reader.FAST_MIN or self._judges_growth
+            is_few = is_few or self._follows_redo(block, first, last)
             read = self._read_few if is_few else self._read_many
             read(block, first, last, events)
             self.event_findings += len(self.reporter.findings) - before
@@ -546,26 +546,24 @@ class InstanceAudit(ServerRecordReader):
 
     def _read_few(self, block: Block, first: int, last: int, events: EventColumns) -> None:
         """Read the events between two server records one by one."""
-        is_first = True
+        judges_growth = self._judges_growth
         for index, event in enumerate(events.between(first, last), first):
             stream = event.stream
             if stream == _BINLOG:
-                if is_first:
-                    self._binlog_grows(block, index)
-                    is_first = False
-                if self.clones.blocks_xa:
-                    self.clones.logged(block, index)
-                end = self.binlog.file_number, self.binlog.end
-                self.binlog.read_event(block, index, event, events)
+                if judges_growth:
+                    grows = self._read_growth(block, index, event, events)
+                    judges_growth = self._judges_growth
+                else:
+                    grows = self.binlog.read_event(block, index, event, events)
                 if MAY_END_GROUP_ROWS[event.type][event.query]:
                     self.redo.has_logged = True
-                    # A group that is shown again was there before.
-                    is_new = (self.binlog.file_number, self.binlog.end) > end
-                    if self.redo_positions.begun and is_new:
+                    if self.redo_positions.begun and grows:
                         self.redo_positions.group_logged()
             elif stream == _RELAY:
-                relay = self.relay(events.channel_names[event.channel])
-                relay.read_event(block, index, event, events)
+                name = events.channel_names[event.channel]
+                grows = self.relay(name).read_event(block, index, event, events)
+                if judges_growth and grows and self.backup_lock_freeze.is_held:
+                    self.backup_lock_freeze.received(block, index, name)
             elif stream == _REDO:
                 self.redo.read_event(block, index, event)
 
@@ -579,10 +577,6 @@ class InstanceAudit(ServerRecordReader):
             self.redo.read(block, is_redo.nonzero()[0] + first, events, ends)
         if is_binlog.any():
             indices = is_binlog.nonzero()[0] + first
-            if self.clones.blocks_xa:
-                for index in indices.tolist():
-                    self.clones.logged(block, index)
-            self._binlog_grows(block, int(indices[0]))
             self.binlog.read(block, indices, events)
         if is_relay.any():
             channels = block.columns["channel"][first:last]
@@ -590,27 +584,36 @@ class InstanceAudit(ServerRecordReader):
                 indices = (is_relay & (channels == number)).nonzero()[0] + first
                 self.relay(events.channel_names[number]).read(block, indices, events)
 
-    def _binlog_grows(self, block: Block, index: int) -> None:
-        """Judge what forbids that; the first event of several is at ``index``."""
-        if not (self.collections.is_open or self.engine_locks.freezes_binlog):
-            return
-        ts = int(block.columns["ts"][index])
-        self.reporter.position = (block.epoch, block.first_sequence + index, ts)
-        if self.collections.is_open:
-            self.collections.progress("binlog_written")
-        if self.engine_locks.freezes_binlog:
-            file = int(block.columns["file"][index])
-            name = block.files[file] if file >= 0 else ""
-            self.engine_locks.binlog_grew(f"{name}:{int(block.columns['start'][index])}")
+    @property
+    def _judges_growth(self) -> bool:
+        """Whether a session holds what forbids that the binary log grows, by anything or by XA."""
+        return (
+            self.backup_lock_freeze.is_held
+            or self.collections.is_open
+            or self.engine_locks.freezes_binlog
+            or self.clones.blocks_xa
+        )
 
-    def _read_under_locks(self, block: Block, first: int, last: int, events: EventColumns) -> None:
-        """Judge events that are written while a backup holds its locks."""
-        for index, event in enumerate(events.between(first, last), first):
-            if event.stream == _BINLOG:
+    def _read_growth(self, block: Block, index: int, event: Event, events: EventColumns) -> bool:
+        """Read an event of the binary log while a session may forbid it; whether the log grows.
+
+        What shows that the server has ended shows that no session of it holds anything.
+        """
+        binlog = self.binlog
+        lineage, had_stopped = binlog.lineage, binlog.has_stopped
+        grows = binlog.read_event(block, index, event, events)
+        has_stopped = binlog.has_stopped and not had_stopped
+        if has_stopped or binlog.has_begun_unrecorded or binlog.lineage != lineage:
+            self.lose_sessions()
+        elif grows:
+            self.collections.progress("binlog_written")
+            if self.engine_locks.freezes_binlog:
+                self.engine_locks.binlog_grew(f"{binlog.file_name}:{event.start}")
+            if self.backup_lock_freeze.is_held:
                 self.backup_lock_freeze.logged(block, index)
-            elif event.stream == _RELAY:
-                channel = events.channel_names[event.channel]
-                self.backup_lock_freeze.received(block, index, channel)
+            if self.clones.blocks_xa:
+                self.clones.logged(block, index)
+        return grows
 
     def _read_server_record(self, block: Block, index: int, record_type: int, number: int) -> None:
         ts = int(block.columns["ts"][index])

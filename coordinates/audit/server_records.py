@@ -123,6 +123,7 @@ class ServerRecordReader(InstanceState):
         self.engine_locks.interrupted()
         self.backup_locks.interrupted()
         self.images.interrupted()
+        self.clones.interrupted()
 
     def _started(self, body: dict[str, Any], ts: int) -> None:
         was_known = self.server.server_uuid is not None or self.has_lost_records
@@ -167,7 +168,6 @@ class ServerRecordReader(InstanceState):
         self.baselines.logged_without_flush |= not self.server.flushes_before_logging
         self.stopped_clean = None
         self.lose_sessions()
-        self.clones.interrupted()
         self.clone_steps.started(body.get("data_lineage"))
         self.clones.started(body.get("data_lineage"))
         self.clone_tables.started(body.get("data_lineage"), ts)

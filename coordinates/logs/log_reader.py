@@ -185,16 +185,20 @@ class LogReader(SidTable):
                 self.read_event(block, index, events.event(index), events)
                 at += 1
 
-    def read_event(self, block: Block, index: int, event: Event, events: EventColumns) -> None:
-        """Read one event on the event-by-event path; it is at ``index`` of the block."""
+    def read_event(self, block: Block, index: int, event: Event, events: EventColumns) -> bool:
+        """Read one event on the event-by-event path; it is at ``index`` of the block.
+
+        Returns:
+            Whether the log has grown by it: a second delivery, or what cannot be read, is none.
+        """
         event_class = CLASS_ROWS[event.type][event.query]
         if event_class == _HEARTBEAT:
-            return
+            return False
         self.reporter.position = (block.epoch, block.first_sequence + index, event.ts)
         base_name, file_number = events.file_names[event.file] if event.file >= 0 else NO_FILE
         if not base_name:
             self._unreadable_file_name(block, event)
-            return
+            return False
         start = event.start
         if event.sid >= 0:
             number = self.sid_number(block.sids[event.sid])
@@ -202,12 +206,12 @@ class LogReader(SidTable):
                 event = structs.replace(event, sid=number)
         if file_number != self.file_number or base_name != self.base_name:
             if not self._switch_file(event, base_name, file_number):
-                return
+                return False
         elif 0 <= start < self.end:
             if self._is_redelivery(event):
-                return
+                return False
             if self.base_name != base_name and not self._switch_file(event, base_name, file_number):
-                return
+                return False
         self._redelivering = False
         if start != self.end and self.end >= 0:
             self._check_contiguity(event)
@@ -230,6 +234,7 @@ class LogReader(SidTable):
                 event.ts,
             )
         )
+        return True
 
     def _read_in_file(self, event: Event, event_class: int, end: int, text: str | None) -> Mark:
         """Judge an event that is at its position in the file; returns what it ends."""

@@ -235,7 +235,6 @@ class BackupLockFreeze:
 
     def logged(self, block: Block, index: int) -> None:
         """An event of the binary log while a lock is held."""
-        self._read_at(block, index)
         if "binlog" in self.taken:
             what = "the binary log grew"
             self._coordinate_moved("binlog_grew_under_binlog_lock", what, _start(block, index))
@@ -246,10 +245,6 @@ class BackupLockFreeze:
             self._group = _Group(_start(block, index))
         elif self._group is not None:
             self._read_group_event(self._group, event_type, verb)
-
-    def _read_at(self, block: Block, index: int) -> None:
-        ts = int(block.columns["ts"][index])
-        self._reporter.position = (block.epoch, block.first_sequence + index, ts)
 
     def _read_group_event(self, group: _Group, event_type: int, verb: int) -> None:
         event_class = CLASS_ROWS[event_type][verb]
@@ -279,7 +274,6 @@ class BackupLockFreeze:
         is_own = int(block.columns["flags"][index]) & FLAG_RELAY_LOG
         event_class = CLASS_ROWS[int(block.columns["type"][index])][0]
         if "binlog" in self.taken and event_class == EventClass.OPENER and not is_own:
-            self._read_at(block, index)
             what = f"the receiver of channel {channel!r} read on"
             at = _start(block, index)
             self._coordinate_moved("received_under_binlog_lock", what, at, name=channel)

@@ -392,8 +392,6 @@ class CloneProtocol:
             return
         file = int(columns["file"][index])
         at = f"{block.files[file] if file >= 0 else ''}:{int(columns['start'][index])}"
-        ts = int(columns["ts"][index])
-        self._reporter.position = (block.epoch, block.first_sequence + index, ts)
         broken = Broken("xa_logged", witness=f"{what} at {at}", at=at, statement=what)
         self._reporter.broken(CLONE_BLOCKS_XA, broken)
 
