@@ -53,6 +53,8 @@ class ChannelRow:
     """Whether the replica status says how far the applier is, in a log that is known."""
     is_connected: bool
     """Whether its receiver is connected: what the source has sent may be under way."""
+    is_held_back: bool
+    """Whether a backup's lock held its receiver back at or before the row."""
     relay: Coordinates | None
     """Where the channel's relay log ends, None not known."""
     seen: GtidSet

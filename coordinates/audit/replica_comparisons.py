@@ -247,6 +247,7 @@ class ReplicaComparisons:
             may_execute_former=channel.may_execute_former,
             shows_progress=values.get("shows_progress") is not False,
             is_connected=bool(values.get("is_connected")),
+            is_held_back=bool(values.get("is_held_back")),
             relay=_relay_end(values),
             seen=member.timeline.logged() | channel.received.freeze(),
         )

@@ -585,6 +585,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
                 "shows_progress": (channel.shows_applied and is_followed)
                 or (channel.shows_executed and not channel.is_gtid_only),
                 "is_connected": channel.receiver is not None and channel.receiver.is_running,
+                "is_held_back": audit.backup_lock_freeze.held_receivers,
                 "relay_log_file": channel.relay.file_name if channel.relay else None,
                 "relay_log_pos": channel.relay.position if channel.relay else None,
             }

@@ -165,10 +165,15 @@ class BackupLockFreeze:
 
     Attributes:
         taken: Lock to the end of the binary log at its taking, None unknown.
+        held_receivers: Whether receivers were held back at the last row, or between it and the one
+            before.
     """
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
     taken: dict[str, LogCoordinates | None] = field(default_factory=dict)
+    held_receivers: bool = False
+    _holds_receivers: bool = False
+    """Whether they were held back since the last row."""
     _moved: list[str] = field(default_factory=list)
     """What was reported to have moved under the binlog lock that is held."""
     _binlog_since: int | None = None
@@ -187,6 +192,7 @@ class BackupLockFreeze:
             self._group = None
         elif lock == "binlog":
             self._binlog_since = ts
+            self._holds_receivers = True
             self._moved = []
             self._positions = {}
 
@@ -309,6 +315,7 @@ class BackupLockFreeze:
 
     def row(self, state: ServerState, requested_at: int | None, collection_id: str) -> None:
         """Compare Rd and Ex of rows whose every statement ran under the binlog lock."""
+        self.held_receivers, self._holds_receivers = self._holds_receivers, "binlog" in self.taken
         since = self._binlog_since
         if "binlog" not in self.taken or since is None or requested_at is None:
             return

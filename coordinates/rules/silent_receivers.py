@@ -44,10 +44,11 @@ heartbeat, connects anew."""
     ),
     undecided_when=(
         "the source is not observed, or its journal is not known up to the replica's row, or not"
-        " remembered as of then. It holds"
-        " for a receiver whose applier has not executed all that was received, as it may wait for"
-        " space (relay_log_space_limit), for a channel that leaves out groups, for groups without"
-        " GTIDs, and for those that a source gives out again after RESET BINARY LOGS AND GTIDS"
+        " remembered as of then. It holds for a receiver that LOCK BINLOG FOR BACKUP holds back, as"
+        " far as `backup_lock` shows that, for one whose applier has not executed all that was"
+        " received, as it may wait for space (relay_log_space_limit), for a channel that leaves out"
+        " groups, for groups without GTIDs, and for those that a source gives out again after RESET"
+        " BINARY LOGS AND GTIDS"
     ),
     sources=("MySQL manual: replica_net_timeout; SOURCE_HEARTBEAT_PERIOD",),
     remedy=(
@@ -76,7 +77,8 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
         return wait_or_give_up(source, ts)
     if source.states.has_forgotten(ts):
         return Undecided(TOO_FAR_BEHIND, source=source.instance_id)
-    if not row.is_connected or row.read is None or row.relay is None or row.has is None:
+    is_receiving = row.is_connected and not row.is_held_back
+    if not is_receiving or row.read is None or row.relay is None or row.has is None:
         return against.remember(HOLDS, standstill=None)
     now = Standstill(row.read, row.relay, state.lineage, state.logged)
     still = against.memory.standstill

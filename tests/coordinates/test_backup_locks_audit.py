@@ -481,3 +481,24 @@ def test_positions_beyond_4_gib_are_judged_where_groups_tell_which(
     with_channel(journal, *at, **place)
     found = [] if held == "1-3" else ["data_lack_earlier"]
     assert (found_in(journal), said_of(journal)) == (found, set())
+
+
+def test_rows_show_whether_receivers_were_held_back() -> None:
+    """While the lock is held and at the first row after it, even if it came and went between."""
+    journal, _, _ = replica(1)
+    journal.row()
+    backups.lock(journal, "binlog")
+    journal.row()
+    journal.row()
+    backups.unlock(journal, "binlog")
+    journal.row()
+    journal.row()
+    backups.unlock(backups.lock(journal, "binlog"), "binlog")
+    journal.row()
+    journal.row()
+    shown = [
+        event.body["channels"][0]["is_held_back"]
+        for event in audit(journal).fleet_events
+        if event.kind is FleetEventKind.STATUS
+    ]
+    assert shown == [False, True, True, True, False, True, False]

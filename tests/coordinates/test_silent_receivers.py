@@ -83,6 +83,7 @@ def test_what_the_source_had_then_may_be_forgotten(monkeypatch):
         {"logs": False},
         {"is_connected": False},
         {"is_connected": None},
+        {"is_held_back": True},
         {"read_source_log_pos": end_of(3) + 10},
         {"read_source_log_file": None},
         {"relay_log_pos": 2_000},
