@@ -356,12 +356,12 @@ _CLONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     "order_forced": (_CLONE_FIELDS, ()),
     "prepared_awaited": (_CLONE_FIELDS, ()),
     "donor_blocked": (_CLONE_FIELDS, ()),
-    "position_read": (_CLONE_FIELDS, ()),
+    "position_read": (_CLONE_FIELDS, ("lsn",)),
     "commit": (_CLONE_FIELDS, ("binlog_file", "binlog_position")),
     "donor_released": (_CLONE_FIELDS, ()),
     "order_released": (_CLONE_FIELDS, ()),
     "end": (_CLONE_FIELDS, ()),
-    "recovered": (_CLONE_FIELDS, ()),
+    "recovered": (_CLONE_FIELDS, ("gtid_executed", "lsn")),
     "found": (_CLONE_FIELDS, ()),
 }
 

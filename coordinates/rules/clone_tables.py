@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import CLONE_STAGES
 from tallystick.coordinates.results import Severity
-from tallystick.coordinates.rules.families import Family
+from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Broken
-from tallystick.coordinates.rules.registry import Case, Rule, register
+from tallystick.coordinates.rules.protocol_steps import note_undecided
+from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import CLONE_PROGRESS, CLONE_STATUS
 from tallystick.coordinates.state_codec import COLLABORATOR, reset
 from tallystick.coordinates.values.errors import GtidSetParseError
@@ -23,6 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tallystick.coordinates.audit.reporter import Reporter
+
+RECOVERED_UNREAD = reason(
+    "clone_recovered_unread",
+    "the coordinates (binlog_file, binlog_position) that recovery of the clone has read are not"
+    " known",
+    Lack.BACKUP,
+)
 
 CLONE_STATUS_AGREES = register(
     Rule(
@@ -46,7 +54,7 @@ CLONE_STATUS_AGREES = register(
         ),
         undecided_when=(
             "clone_status was not read, its columns are not readable, the end of the clone was not"
-            " observed, or the clone ended while the row was read"
+            " observed, or not what recovery has read, or the clone ended while the row was read"
         ),
         sources=(
             "WL#9211, US-1 step-3, F-1.2 and Clone PHY binary log position",
@@ -136,7 +144,7 @@ class CloneTables:
     _outcome_ts: int = -1
     _error: int | None = None
     _stage: str = ""
-    _recovered: tuple[str, int, str] | None = None
+    _recovered: tuple[str | None, int | None, str] | None = None
     """Binary log file, position and GTID set that recovery read."""
 
     def step(self, body: Mapping[str, Any], ts: int) -> None:
@@ -150,12 +158,8 @@ class CloneTables:
         elif step == "stage":
             self._stage = body.get("stage", "")
         elif step == "recovered":
-            values = tuple(
-                body.get(name) for name in ("binlog_file", "binlog_position", "gtid_executed")
-            )
-            file, position, gtids = values
-            if isinstance(file, str) and isinstance(position, int) and isinstance(gtids, str):
-                self._recovered = (file, position, gtids)
+            file, position = body.get("binlog_file"), body.get("binlog_position")
+            self._recovered = (file, position, body["gtid_executed"])
         elif step == "end" and self._outcome == "running":
             self._outcome = "completed" if error is None else "failed"
             self._outcome_ts = ts
@@ -243,7 +247,10 @@ class CloneTables:
         if self._recovered is None or not isinstance(position, int):
             return
         read_file, read_position, read_gtids = self._recovered
-        if (file, position) != (read_file, read_position):
+        if read_file is None or read_position is None:
+            self._recovered = None
+            note_undecided(self._reporter, [CLONE_STATUS_AGREES], RECOVERED_UNREAD, at)
+        elif (file, position) != (read_file, read_position):
             self._disagree(
                 "clone_coordinates_differ",
                 at,

@@ -89,7 +89,8 @@ def test_the_page_that_a_clone_has_copied_is_read(given: tuple[str, ...], commit
     page = {"binlog_file": journal.binlog.file, "binlog_position": journal.binlog.end}
     for step in steps:
         journal.record(**donor, step=step, **(page if step == "commit" else {}))
-    journal.record(**donor, step="position_read", **{name: page[name] for name in given})
+    read = {name: page[name] for name in given}
+    journal.record(**donor, step="position_read", **read, lsn=9_000)
     for step in ("donor_released", "order_released", "end"):
         journal.record(**donor, step=step)
     assert _reasons(audit(journal)) == ["clone_page_unread"] * (commits and len(given) < 2)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from tallystick.coordinates.events.journal import CLONE_STAGES
 from tests.support.journals import Audited, Journal, audit
+from tests.support.rule_cases_of_clones import step_fields
 
 _DONOR = ("order_forced", "prepared_awaited", "donor_blocked", "position_read")
 _RELEASED = ("donor_released", "order_released", "end")
@@ -16,10 +14,7 @@ _RELEASED = ("donor_released", "order_released", "end")
 def _steps(journal: Journal, peer: str | None, *steps: str, role: str = "donor") -> None:
     named = {} if peer is None else {"peer": peer}
     for step in steps:
-        fields: dict[str, Any] = {"step": step}
-        if step in CLONE_STAGES:
-            fields = {"step": "stage", "stage": step}
-        journal.record("clone", role=role, **named, **fields)
+        journal.record("clone", role=role, **named, **step_fields(journal, step))
 
 
 def _unended(result: Audited) -> list[tuple[str, ...]]:

@@ -27,11 +27,26 @@ DONOR = (
 STAGES = ("DROP DATA", "FILE COPY", "PAGE COPY", "REDO COPY", "FILE SYNC", "RESTART", "RECOVERY")
 
 
+def step_fields(journal: Journal, step: str) -> dict[str, object]:
+    """What a step must say, here of the end of the server's own log; stages by their names."""
+    end = {"binlog_file": journal.binlog.file, "binlog_position": journal.binlog.end, "lsn": 9_000}
+    if step in STAGES:
+        return {"step": "stage", "stage": step}
+    if step == "version":
+        versions = dict.fromkeys(("donor_version", "recipient_version"), journal.version)
+        return {"step": step, **versions}
+    if step == "position_read":
+        return {"step": step, **end}
+    if step == "recovered":
+        return {"step": step, **end, "gtid_executed": str(journal.executed)}
+    return {"step": step}
+
+
 def _donor(*steps: str, waits_us: int = 0) -> Journal:
     """Steps of a donor; ``waits_us`` are between blocking and what comes next."""
     journal = source()
     for step in steps:
-        journal.record("clone", step=step, role="donor", peer="b")
+        journal.record("clone", role="donor", peer="b", **step_fields(journal, step))
         if step == "donor_blocked":
             journal.ts += waits_us
     return journal
@@ -43,9 +58,7 @@ def _recipient(*steps: str, destination: str = "LOCAL INSTANCE") -> Journal:
     who = {"role": "recipient", "peer": "b"}
     journal.record("clone", step="begin", destination=destination, **who)
     for step in steps:
-        fields = {"step": "stage", "stage": step} if step in STAGES else {"step": step}
-        versions = dict.fromkeys(("donor_version", "recipient_version"), journal.version)
-        journal.record("clone", **fields, **(versions if step == "version" else {}), **who)
+        journal.record("clone", **step_fields(journal, step), **who)
         if step == "RESTART":
             journal.start(data_lineage="cloned")
     return journal
@@ -158,8 +171,8 @@ def _forced_order(journal: Journal) -> None:
 
 
 def _page(journal: Journal, step: str, file: str, position: int) -> None:
-    coordinates = {"binlog_file": file, "binlog_position": position}
-    journal.record("clone", step=step, role="donor", peer="b", **coordinates)
+    page = {"binlog_file": file, "binlog_position": position, "lsn": 9_000}
+    journal.record("clone", step=step, role="donor", peer="b", **page)
 
 
 @case()
@@ -199,7 +212,7 @@ def clone_commits_ordered__released(breaks: bool) -> Journal:
     _page(journal, "commit", "binlog.000001", 900)
     if not breaks:
         for step in DONOR[4:]:
-            journal.record("clone", step=step, role="donor", peer="b")
+            journal.record("clone", role="donor", peer="b", **step_fields(journal, step))
         _forced_order(journal)
     _page(journal, "commit", "binlog.000001", 500)
     return journal
@@ -369,8 +382,9 @@ def clone_status_agrees__stage_of_success(breaks: bool) -> Journal:
 def _recipient_recovers(journal: Journal, gtids: str) -> None:
     """All of a clone, as far as the binary log's end at 900."""
     _recipient_copies(journal)
-    coordinates = {"binlog_file": "binlog.000009", "binlog_position": 900}
-    journal.record("clone", step="recovered", role="recipient", **coordinates, gtid_executed=gtids)
+    said = {"binlog_file": "binlog.000009", "binlog_position": 900, "gtid_executed": gtids}
+    fields = step_fields(journal, "recovered") | said
+    journal.record("clone", role="recipient", **fields)
     journal.record("clone", step="end", role="recipient")
 
 
