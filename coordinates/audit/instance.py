@@ -497,7 +497,7 @@ class InstanceAudit(ServerRecordReader):
             self._read_few(block, first, first + 1, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][first])
-            self._anchor_begun_logs()
+            self._follow_logs()
             self._settle_rows()
             before = len(self.reporter.findings)
             first += 1
@@ -509,10 +509,17 @@ class InstanceAudit(ServerRecordReader):
             read(block, first, last, events)
             self.event_findings += len(self.reporter.findings) - before
             self.ts = int(block.columns["ts"][last - 1])
-            self._anchor_begun_logs()
+            self._follow_logs()
 
-    def _anchor_begun_logs(self) -> None:
-        """Where a command that is not in the journal began a log anew, nothing is bounded."""
+    def _end_sessions(self) -> None:
+        """They end with the server, and before it writes STOP."""
+        self.binlog.server_ended = False
+        self.lose_sessions()
+
+    def _follow_logs(self) -> None:
+        """What they show and no record does: the server ended, or a command began one anew."""
+        if self.binlog.server_ended:
+            self._end_sessions()
         if self.binlog.has_begun_unrecorded:
             self._lose_records(settings_are_known=True)
         for name, relay in self.relays.items():
@@ -597,15 +604,13 @@ class InstanceAudit(ServerRecordReader):
     def _read_growth(self, block: Block, index: int, event: Event, events: EventColumns) -> bool:
         """Read an event of the binary log while a session may forbid it; whether the log grows.
 
-        What shows that the server has ended shows that no session of it holds anything.
+        An event that shows that the server has ended shows that no session holds anything more.
         """
         binlog = self.binlog
-        lineage, had_stopped = binlog.lineage, binlog.has_stopped
         grows = binlog.read_event(block, index, event, events)
-        has_stopped = binlog.has_stopped and not had_stopped
-        if has_stopped or binlog.has_begun_unrecorded or binlog.lineage != lineage:
-            self.lose_sessions()
-        elif grows:
+        if binlog.server_ended:
+            self._end_sessions()
+        elif grows and not binlog.has_begun_unrecorded:
             self.collections.progress("binlog_written")
             if self.engine_locks.freezes_binlog:
                 self.engine_locks.binlog_grew(f"{binlog.file_name}:{event.start}")

@@ -14,6 +14,7 @@ import numpy as np
 from tallystick.coordinates.events.journal import ABSENT, FLAG_ARTIFICIAL
 from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.logs.log_reader import LogReader
+from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
     EventType,
     format_log_file_name,
@@ -45,6 +46,8 @@ class BinlogFileReader(LogReader):
         file_events: How many events of the present file were read.
         is_closed: Whether the present file ended with ROTATE or STOP.
         has_stopped: Whether that was STOP.
+        server_ended: Whether an event has shown that the server ended, and the audit has not noted
+            it yet.
         must_open_file: Whether the server started, so that the next event opens a file.
         may_lack_files: Whether a start has left out numbers before the present file, and the
             journal does not show yet that there are no files of them.
@@ -61,6 +64,7 @@ class BinlogFileReader(LogReader):
     file_events: int = 0
     is_closed: bool = False
     has_stopped: bool = False
+    server_ended: bool = field(default=False, metadata=TRANSIENT)
     must_open_file: bool = False
     may_lack_files: bool = False
     rotate_at: str = ""

@@ -153,6 +153,7 @@ class BinlogReader(BinlogFileReader):
         if self.end >= 0 and not self.must_open_file:
             if not self.is_closed:
                 self._note_missing(DroppedEvents.FILE_LEFT_OPEN, base_name, file_number)
+                self.server_ended = True
                 self.lineage += 1
                 self.mark_gap()
                 self.server.started_unseen()
@@ -302,7 +303,7 @@ class BinlogReader(BinlogFileReader):
             if event.type == EventType.ROTATE:
                 self._check_rotate(event, text)
             self.is_closed = True
-            self.has_stopped = event.type == EventType.STOP
+            self.has_stopped = self.server_ended = event.type == EventType.STOP
             if self.logged_is_complete and not self.offsets_doubtful:
                 self.closed[self.file_name] = event.start + event.length
             return Mark.FILE

@@ -91,6 +91,15 @@ def test_nothing_holds_beyond_the_server_nor_against_what_was_there(
     assert audit(journal).broken == []
 
 
+@pytest.mark.parametrize("happens", [ended, crashed])
+def test_a_zone_ends_with_the_server(happens: Callable[[Journal], None]) -> None:
+    journal = source()
+    journal.record("zone", step="close", tables=["shop.items"])
+    happens(journal)
+    journal.record("zone", step="enter", ticket=1)
+    assert audit(journal).broken == []
+
+
 @pytest.mark.parametrize("is_again", [False, True])
 def test_a_relay_log_may_be_delivered_again_under_the_binlog_lock(is_again: bool) -> None:
     origin = Journal("s", UUID_C, 3).begin().groups(2)
