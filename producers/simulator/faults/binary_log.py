@@ -12,7 +12,7 @@ from tallystick.producers.simulator.faults.logs import rotate_when_due
 from tallystick.producers.simulator.faults.row import Row, RowFault
 from tallystick.producers.simulator.innodb import gtid_persistence
 from tallystick.producers.simulator.kernel.transactions import Group, GroupKind, LoggedGroup
-from tallystick.producers.simulator.server import binary_log, lifecycle
+from tallystick.producers.simulator.server import binary_log, clients, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tallystick.producers.simulator.server.binary_log import BinlogFile
 
 _LONGER: Final = 4_096
+_RETRY_US: Final = 50_000
 
 
 class ServerLogFault(Fault):
@@ -133,6 +134,39 @@ class SequenceNumberJump(ServerLogFault):
         self.mark(fleet, instance)
         logged.sequence_number += 1
         instance[BinaryLog].active.sequence_number += 1
+
+
+class ChangeNotLogged(ServerLogFault):
+    """A change that cannot be rolled back does not fit into the binary log's cache."""
+
+    number = 272
+    name = "incident_logged"
+    text = "a server logs INCIDENT instead of a change that its tables have"
+    must_fire = frozenset({"binlog_group_wellformed"})
+    heals = False
+    _LENGTH: Final = 59
+
+    def on_fleet(self, fleet: World) -> None:
+        """Clients change a MyISAM table, on a source."""
+        for instance in fleet.instances.values():
+            if not instance[ChannelMap].channels:
+                fleet.schedule(fleet.fault_at, instance, self._change, instance)
+
+    def _change(self, fleet: World, instance: Instance) -> None:
+        if self.injected:
+            return
+        if instance.is_running and instance[BinaryLog].is_open:
+            clients.write(fleet, instance, GroupKind.NON_TRANSACTIONAL)
+        fleet.schedule(fleet.now + _RETRY_US, instance, self._change, instance)
+
+    def on_commit(self, fleet: World, instance: Instance, group: Group) -> Group | None:
+        """Log INCIDENT instead of the rows, where nobody reads the log."""
+        is_odd = group.kind is GroupKind.NON_TRANSACTIONAL and instance[BinaryLog].is_open
+        if not self.is_due(fleet) or not is_odd or instance[ChannelMap].subscribers:
+            return group
+        self.mark(fleet, instance)
+        incident = (EventType.INCIDENT, QueryVerb.NONE, self._LENGTH, fleet.rng.getrandbits(32))
+        return replace(group, body=(incident,))
 
 
 class GtidLoggedTwice(ServerLogFault):

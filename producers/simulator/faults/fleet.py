@@ -48,6 +48,9 @@ _FAR: Final = 1_000_000
 """Distance of a GNO that no server will reach."""
 _AHEAD: Final = 12
 """So many groups are more than a second of load: the source's journal shows that it had not."""
+_LOST_MAX: Final = 3
+"""Groups that a power cut takes."""
+_WITH_UNDO: Final = (GroupKind.INNODB, GroupKind.COMPRESSED)
 _XA_KINDS: Final = (GroupKind.XA_PREPARE, GroupKind.XA_COMMIT)
 
 
@@ -76,7 +79,6 @@ class SourceLosesCommits(FleetFault):
         }
     )
     heals = False
-    _GROUPS_MAX: Final = 3
 
     def __init__(self) -> None:
         super().__init__()
@@ -110,13 +112,7 @@ class SourceLosesCommits(FleetFault):
         )
 
     def _last_groups(self, source: Instance) -> list[LoggedGroup]:
-        """What may be gone: a file that began later has synchronised those before."""
-        last: list[LoggedGroup] = []
-        for entry in reversed(source[BinaryLog].active.entries[-self._GROUPS_MAX :]):
-            if not isinstance(entry, LoggedGroup) or entry.group.kind in _XA_KINDS:
-                break
-            last.append(entry)
-        return last
+        return _last_groups(source)
 
     def _cut_power(self, fleet: World, row: Row) -> None:
         if self._is_moment(fleet, row):
@@ -130,14 +126,50 @@ class SourceLosesCommits(FleetFault):
         if instance is not self._victim or not crashed:
             return
         self._victim = None
-        file, lost = instance[BinaryLog].active, self._last_groups(instance)
+        lost = self._last_groups(instance)
         for logged in lost:
             assert logged.group.sid is not None
             instance[GtidState].table.discard(logged.group.sid, logged.group.gno)
             instance[Innodb].transactions.lose(logged.group.sid, logged.group.gno)
-        del file.entries[-len(lost) :]
-        file.end = file.entries[-1].end
-        file.sequence_number -= len(lost)
+        _tear_off(instance, lost)
+
+
+class ReplicaLogLosesTail(FleetFault, ActFault):
+    """With sync_binlog=0 a power cut takes the last groups out of a replica's log.
+
+    InnoDB has flushed them, so the replica counts them as executed, and as purged.
+    """
+
+    number = 273
+    name = "replica_log_tail_lost"
+    text = "a power cut takes the last groups out of a replica's log, which its data have"
+    must_fire = frozenset({"purged_matches_oldest_file"})
+    heals = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._victim: Instance | None = None
+
+    def act(self, fleet: World) -> bool:
+        """Cut the power of a replica that nobody reads from."""
+        for channel in leaf_channels(fleet):
+            replica = channel.replica
+            lost = _last_groups(replica) if replica[BinaryLog].is_open else []
+            is_quiet = replica.is_running and not replica[CommitQueue].in_commit
+            # Of others InnoDB has no GTID.
+            are_kept = all(gtid_of(one) and one.group.kind in _WITH_UNDO for one in lost)
+            if is_quiet and lost and are_kept:
+                self._victim = replica
+                self.mark(fleet, replica)
+                lifecycle.crash(fleet, replica, torn=False)
+                return True
+        return False
+
+    def on_stop(self, fleet: World, instance: Instance, crashed: bool) -> None:
+        """What was not synchronised is gone."""
+        if instance is self._victim and crashed:
+            self._victim = None
+            _tear_off(instance, _last_groups(instance))
 
 
 class GnoReusedAfterReset(FleetFault):
@@ -504,3 +536,21 @@ def queue_phantom(fleet: World, channel: Channel, sid: str, gno: int) -> bool:
     receiver.flush_position(fleet, channel, len(group.body) + 1)
     applier.wake(fleet, channel)
     return True
+
+
+def _last_groups(instance: Instance) -> list[LoggedGroup]:
+    """What a power cut may take: a file that began later has synchronised those before."""
+    last: list[LoggedGroup] = []
+    for entry in reversed(instance[BinaryLog].active.entries[-_LOST_MAX:]):
+        if not isinstance(entry, LoggedGroup) or entry.group.kind in _XA_KINDS:
+            break
+        last.append(entry)
+    return last
+
+
+def _tear_off(instance: Instance, lost: list[LoggedGroup]) -> None:
+    """Take the last groups out of the present binary log file."""
+    file = instance[BinaryLog].active
+    del file.entries[-len(lost) :]
+    file.end = file.entries[-1].end
+    file.sequence_number -= len(lost)
