@@ -173,6 +173,10 @@ class FleetAudit:
         timelines = self.reader.timelines.values()
         end = max((timeline.known_ts for timeline in timelines), default=0)
         asked = max((timeline.clock.last_asked for timeline in timelines), default=0)
+        written_to: dict[str, int] = {}
+        for timeline in timelines:
+            if observer := timeline.clock.present:
+                written_to[observer] = max(written_to.get(observer, 0), timeline.known_ts)
         for instance_id, member in self.reader.members.items():
             # Not a row's own time: what was queued since must be looked up in later journals.
             at_end = _end_of(member, end)
@@ -181,8 +185,11 @@ class FleetAudit:
             self.reader.origins.end(instance_id)
             self.reader.count_claims(member, at_end)
             # Nothing follows: all is known, by whatever clock. But who was asked once more and has
-            # not answered may have been cut short: what it lacks is not held against others.
-            if not member.timeline.clock.has_left_out(asked):
+            # not answered, or whose observer went on elsewhere, may have been cut short: what it
+            # lacks is not held against others.
+            clock = member.timeline.clock
+            is_whole = member.timeline.known_ts >= written_to.get(clock.present or "", 0)
+            if is_whole and not clock.has_left_out(asked):
                 self.reader.end(member.timeline, END_OF_TIME)
         self._settle()
         for key, queue in self.queues.items():

@@ -72,6 +72,12 @@ class ObserverClock:
         """When the newest request that was answered was made; 0: none is known."""
         return max((answer.requested_at for answer in self.answers), default=0)
 
+    @property
+    def present(self) -> str | None:
+        """The clock by which the journal is written now, None not known."""
+        last = self.writings[-1] if self.writings else None
+        return last.clock if last is not None and last.until is None else None
+
     def has_left_out(self, asked: int) -> bool:
         """Whether a request of that time was not answered by an observer who answers requests."""
         return self.last_asked < asked and bool(self.answers or self.writings)
