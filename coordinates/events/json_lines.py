@@ -104,8 +104,9 @@ def blocks_from_lines(
             skipped.
         block_size: How many records of one instance make a window.
         end_heartbeats: Whether the end of the lines counts as a heartbeat of every instance, at
-            the largest ``ts``: then what waits for an instance is decided. Not so where others have
-            answered a later request than the instance: its observer has ended before.
+            the largest ``ts``: then what waits for an instance is decided. Not so where its
+            observer has ended before: others have answered a later request, or have later records
+            by the same clock.
         on_bad_line: Takes a line that is no record; the journal goes on after it, with a gap of
             its instance, or of all instances where that is not known. None: it is an error.
 
@@ -154,8 +155,8 @@ class _Journal:
     in_window: int = 0
     has_gap: bool = False
     """Whether lines could not be read since the last record."""
-    is_observed: bool = False
-    """Whether it names its observer, who answers requests."""
+    clock: str = ""
+    """That of its observer, who answers requests; empty where it names none."""
     answered: tuple[int, str] = (0, "")
     """The newest request that was answered: when it was made, 0 not known, and its collection."""
     gap_count: int = 0
@@ -164,6 +165,14 @@ class _Journal:
     @property
     def next_sequence(self) -> int:
         return self.builder.next_sequence + len(self.builder)
+
+    def note_observer(self, record_type: RecordType, body: Mapping[str, Any]) -> None:
+        """What a record shows of who writes the journal, and of which requests it has answered."""
+        if record_type is RecordType.OBSERVER:
+            self.clock = body["clock"]
+        elif record_type is RecordType.LOG_STATUS:
+            asked = body.get("requested_at", self.answered[0]), body["collection_id"]
+            self.answered = max(self.answered, asked)
 
     def end_gap(self, ts: int) -> None:
         """A record comes after lines that could not be read."""
@@ -253,10 +262,7 @@ class _Reader:
             body = RECORD_SHAPES[record_type](record)
             journal.end_gap(ts)
             journal.builder.server_record(record_type, body, ts=ts, channel=body.get("channel"))
-            journal.is_observed |= record_type is RecordType.OBSERVER
-            if record_type is RecordType.LOG_STATUS:
-                asked = body.get("requested_at", journal.answered[0]), body["collection_id"]
-                journal.answered = max(journal.answered, asked)
+            journal.note_observer(record_type, body)
         else:
             _append_event(journal, stream, record, ts)
         self.ts = ts
@@ -310,13 +316,17 @@ class _Reader:
         )
 
     def add_heartbeats(self) -> None:
-        """The end of the lines is that of each journal, unless that has fallen silent before."""
+        """The end of the lines is that of each journal, unless its observer has ended before."""
         newest = max((journal.answered for journal in self.journals.values()), default=(0, ""))
+        written_to: dict[str, int] = {}
+        for journal in self.journals.values():
+            written_to[journal.clock] = max(journal.ts, written_to.get(journal.clock, 0))
         for order, journal in enumerate(self.journals.values()):
             asked, collection = journal.answered
-            answers = asked > 0 or journal.is_observed
+            answers = asked > 0 or journal.clock
             is_silent = answers and asked < newest[0] and collection != newest[1]
-            ts = journal.ts if is_silent else self.ts_max
+            is_cut_short = journal.clock and journal.ts < written_to[journal.clock]
+            ts = journal.ts if is_silent or is_cut_short else self.ts_max
             journal.builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
             journal.first_line = order
 
