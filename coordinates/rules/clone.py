@@ -265,6 +265,8 @@ class CloneProtocol:
 
     _reporter: Reporter = field(metadata=COLLABORATOR)
     _stage: int | None = None
+    _other_version: tuple[str, str, str] | None = None
+    """Versions of donor and recipient that may not be cloned, and where; until it goes on."""
     _blocked_at: int | None = None
     blocks_xa: bool = False
     _is_ordered: bool = False
@@ -326,10 +328,19 @@ class CloneProtocol:
                 excess_us = spent - DONOR_BLOCKED_US_MAX + 1
                 self._reporter.broken(CLONE_PROTOCOL, broken, excess_us=excess_us)
 
-    def _judge_versions(self, body: Mapping[str, Any], at: str) -> None:
-        donor, recipient = (body.get(f"{role}_version") or "" for role in ("donor", "recipient"))
-        if body.get("error") is not None or _may_clone(str(donor), str(recipient)):
+    def _versions_read(self, body: Mapping[str, Any], at: str) -> None:
+        donor, recipient = (
+            str(body.get(f"{role}_version") or "") for role in ("donor", "recipient")
+        )
+        if body.get("error") is None and not _may_clone(donor, recipient):
+            self._other_version = donor, recipient, at
+
+    def _went_on(self) -> None:
+        """A clone goes on behind the versions: the server has not refused it."""
+        if self._other_version is None:
             return
+        donor, recipient, at = self._other_version
+        self._other_version = None
         broken = Broken(
             "cloned_other_version",
             witness=f"donor {donor}, recipient {recipient}",
@@ -399,12 +410,16 @@ class CloneProtocol:
 
     def _recipient_stepped(self, body: Mapping[str, Any], at: str) -> None:
         step = body["step"]
+        if step in ("begin", "refused") or body.get("error") is not None:
+            self._other_version = None
+        elif step != "version":
+            self._went_on()
         if step == "begin":
             self._stage = -1
             self._is_failed = False
             self._replaces_data = replaces_data(body.get("destination"))
         elif step == "version":
-            self._judge_versions(body, at)
+            self._versions_read(body, at)
         elif step == "stage":
             stage = body.get("stage", "")
             self._enter_stage(stage, at)
@@ -437,6 +452,9 @@ class CloneProtocol:
 
     def started(self, data_lineage: str | None) -> None:
         """The server has started: with it a clone of its own data has ended or completed."""
+        if data_lineage == "cloned":
+            self._went_on()
+        self._other_version = None
         if data_lineage is not None:
             self._data_dropped = self._is_failed = False
         elif (

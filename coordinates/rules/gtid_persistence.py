@@ -258,6 +258,8 @@ class GtidPersistence:
     """The greatest number that a write of this boot had collected as the oldest active one."""
     _writes: int = 0
     """Writes since the observation began, as far as that matters."""
+    _recovered: GtidSet = GtidSet.EMPTY
+    """What the start found in undo logs: committed before, and maybe in the table by now."""
     forgotten: Forgotten = field(default_factory=Forgotten)
     """So many GTIDs waited that one was left out, which a write may yet have."""
     forgotten_gaps: Forgotten = field(default_factory=Forgotten)
@@ -291,7 +293,8 @@ class GtidPersistence:
                 self._persister_steps.purged(self._pending, limit, ts)
         elif step == "recover":
             self._forget()
-            self._recovered(body.get("trx_num_gtid"))
+            self._recovered = GtidSet.parse(body["gtids"])
+            self._number_recovered(body.get("trx_num_gtid"))
             self._writes = WRITES_UNTIL_ANCHORED
 
     def _judge_number(self, body: Mapping[str, Any], ts: int) -> int:
@@ -310,7 +313,7 @@ class GtidPersistence:
         self._reporter.broken(PURGE_WAITS_FOR_GTID_PERSIST, broken)
         return 0
 
-    def _recovered(self, number: object) -> None:
+    def _number_recovered(self, number: object) -> None:
         """A start reads the number; a crash may have taken back what was not flushed."""
         if isinstance(number, int):
             self._trx_num_gtid = number
@@ -356,15 +359,16 @@ class GtidPersistence:
             if self._writes == WRITES_UNTIL_ANCHORED:
                 self.forgotten = Forgotten()
         elif written.count() != len(known):
-            early = written - GtidSet.parse(",".join(known))
-            broken = Broken(
-                "persisted_early",
-                witness=written,
-                at=f"gtid persister at {ts}",
-                early=early,
-                written=written,
-            )
-            self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
+            early = written - GtidSet.parse(",".join(known)) - self._recovered
+            if early:
+                broken = Broken(
+                    "persisted_early",
+                    witness=written,
+                    at=f"gtid persister at {ts}",
+                    early=early,
+                    written=written,
+                )
+                self._reporter.broken(GTID_PERSISTED_AFTER_COMMIT, broken)
         if not self._persisted.add(written - early, ts):
             self.forgotten_gaps.drop(
                 self._reporter,
@@ -547,6 +551,7 @@ class GtidPersistence:
 
     def _forget(self) -> None:
         self._pending = {}
+        self._recovered = GtidSet.EMPTY
         self._since = {}
         self._collected = 0
         self._writes = 0

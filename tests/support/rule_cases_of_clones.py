@@ -133,17 +133,26 @@ def clone_protocol__stages(breaks: bool) -> Journal:
     return journal
 
 
-def _versions(donor: str, recipient: str) -> Journal:
+def _versions(donor: str, recipient: str, **then: object) -> Journal:
     journal = source()
     journal.record("clone", step="begin", role="recipient", peer="b")
     versions = {"donor_version": donor, "recipient_version": recipient}
     journal.record("clone", step="version", role="recipient", peer="b", **versions)
+    then = then or {"step": "stage", "stage": "DROP DATA"}
+    journal.record("clone", role="recipient", peer="b", **then)
     return journal
 
 
 @case()
 def clone_protocol__version(breaks: bool) -> Journal:
     return _versions("8.0.31", "8.0.32" if breaks else "8.0.31")
+
+
+@case()
+def clone_protocol__version_refused(breaks: bool) -> Journal:
+    """The server compares the versions and then fails, which a later record may say alone."""
+    then = {} if breaks else {"step": "end", "error": 3864}
+    return _versions("8.0.31", "8.0.32", **then)
 
 
 @case()

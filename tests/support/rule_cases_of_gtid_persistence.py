@@ -122,6 +122,18 @@ def gtid_persisted_after_commit__recovered(breaks: bool) -> Journal:
 
 
 @case()
+def gtid_persisted_after_commit__recovered_undo(breaks: bool) -> Journal:
+    """What the start found in undo logs was committed: the persister writes it after it."""
+    journal = persisted()
+    journal.record(PERSISTER, step="commit", trx_no=3, gtid=f"{UUID_A}:3")
+    undo = f"{UUID_A}:3"
+    crash(journal, gtid_executed_table=f"{UUID_A}:1-2", undo_gtids=undo)
+    journal.record(PERSISTER, step="recover", gtids=undo, trx_num_gtid=3)
+    journal.record(PERSISTER, step="write", gtids=f"{UUID_A}:3{'-4' if breaks else ''}")
+    return journal
+
+
+@case()
 def gtid_persisted_in_time(breaks: bool) -> Journal:
     """Ten seconds are not too late, a microsecond more is."""
     journal = persisted()
