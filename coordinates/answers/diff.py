@@ -73,6 +73,7 @@ class Surplus:
         gtids: Which; None: not known.
         parts: The same, by origin and kind.
         reason: Why it is not known; empty: it is.
+        unshown: Why there may be transactions that no GTID set shows; empty: there are none.
     """
 
     one: str
@@ -80,6 +81,12 @@ class Surplus:
     gtids: GtidSet | None
     parts: Sequence[DiffPart]
     reason: str
+    unshown: str = ""
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether all of it is known."""
+        return self.gtids is not None and not self.unshown
 
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
@@ -89,6 +96,7 @@ class Surplus:
             "gtids": None if self.gtids is None else str(self.gtids),
             "count": None if self.gtids is None else self.gtids.count(),
             "reason": self.reason,
+            "unshown": self.unshown,
             "parts": [part.to_dict() for part in self.parts],
         }
 
@@ -105,7 +113,24 @@ def surplus(one: str, other: str, evidence: Evidence) -> Surplus:
     if here is None or there is None:
         return Surplus(one, other, None, (), "; ".join(reasons))
     gtids = here - there
-    return Surplus(one, other, gtids, list(_parts(gtids, one, other, evidence)), "")
+    parts = list(_parts(gtids, one, other, evidence))
+    return Surplus(
+        one, other, gtids, parts, "", _unshown(one, evidence) or _unshown(other, evidence)
+    )
+
+
+def _unshown(name: str, evidence: Evidence) -> str:
+    """Why an instance may have executed transactions without GTIDs; empty: it has not."""
+    known, log = evidence.instances[name], evidence.group_log
+    for channel in known.channels:
+        if channel.auto_position is False:
+            shown = channel.channel or "(default)"
+            return f"channel {shown} of {name} does not ask by GTID set (SOURCE_AUTO_POSITION)"
+    if log is not None and log.has_unnamed(name):
+        return f"{name} has logged transactions without GTIDs"
+    if not known.executed and not any(channel.auto_position for channel in known.channels):
+        return f"gtid_executed of {name} is empty, as with gtid_mode=OFF"
+    return ""
 
 
 def _parts(gtids: GtidSet, one: str, other: str, evidence: Evidence) -> Iterator[DiffPart]:

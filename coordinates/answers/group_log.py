@@ -160,6 +160,15 @@ class GroupLog:
         """The binary log files of an instance of which groups are known."""
         return sorted(file for name, file in self.files if name == instance_id)
 
+    def has_unnamed(self, instance_id: str) -> bool:
+        """Whether the binary log of an instance has groups without GTIDs."""
+        return any(
+            (sid < 0).any()
+            for (name, _), parts in self.files.items()
+            if name == instance_id
+            for _, _, _, sid in parts
+        )
+
     def at(self, instance_id: str, file: str, position: int) -> list[Group]:
         """The group that a position is in; at a boundary the one before it and the one after it.
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tallystick.coordinates.answers.diff import ERRANT_RULE, errant_on
 from tallystick.coordinates.answers.purpose import MAX_AGE_S, Purpose
+from tallystick.coordinates.audit.row import decisive
 from tallystick.coordinates.results import IncidentState, Outcome, Verdict
 from tallystick.coordinates.rules.explanation import check_text, moment, shorten_gtids
 from tallystick.coordinates.rules.identity import instances_of
@@ -25,6 +26,12 @@ if TYPE_CHECKING:
 AHEAD_S = 5.0
 """So much a clock may be ahead of the one that asks."""
 STORED_RULE = "relay_info_updated_with_commit"
+DATA_RULES = (
+    "clone_recipient_steps_complete",
+    "failed_clone_not_resumed",
+    "replay_continues_image",
+)
+"""Undecided on a row while a clone into the server or a recovery goes on, or has failed."""
 
 
 class Answer(str, Enum):
@@ -62,6 +69,12 @@ NEEDS = {
         "its newest row is young enough, answers the newest request, and was judged",
         _ALL,
         "all other checks are as of that row",
+    ),
+    "data_whole": Need(
+        "no clone into it and no recovery of it goes on, or has failed after it dropped the data",
+        _ALL,
+        "half of the data would be copied or served, with a gtid_executed that says nothing of it"
+        " (Cloning Remote Data)",
     ),
     "no_open_incident": Need(
         "no incident of it is open that nobody has acknowledged",
@@ -238,7 +251,7 @@ class _Asked:
 
 
 def _why(row: Cut) -> str:
-    texts = [check_text(check) for check in row.undecided[:1]]
+    texts = [check_text(check) for check in decisive(row)[:1]]
     return f": {texts[0]}" if texts else f" ({row.reason})" if row.reason else ""
 
 
@@ -255,6 +268,15 @@ def _evidence(asked: _Asked) -> Said:
         return Answer.UNDECIDED, why
     assert asked.one.row is not None
     return Answer.YES, f"its row of {moment(asked.one.row.ts)} was judged"
+
+
+def _data_whole(asked: _Asked) -> Said:
+    if asked.one.row is None:
+        return Answer.UNDECIDED, "no row of it is known"
+    doubts = [check_text(one) for one in asked.one.row.undecided if one.rule in DATA_RULES]
+    if doubts:
+        return Answer.UNDECIDED, "; ".join(doubts)
+    return Answer.YES, "no clone into it and no recovery of it goes on, or has failed"
 
 
 def _no_open_incident(asked: _Asked) -> Said:
@@ -430,7 +452,8 @@ def _nothing_missing(asked: _Asked) -> Said:
     if executed is None:
         return Answer.UNDECIDED, "what it has executed is not known"
     upto = []
-    doubts = [why] if (why := _without_gtids(asked.one)) else []
+    by_position = _without_gtids(asked.one)
+    doubts = [by_position] if by_position else []
     for channel, source in asked.sources():
         if source is None:
             doubts.append(f"the source of {_named(channel)} is not known")
@@ -442,7 +465,8 @@ def _nothing_missing(asked: _Asked) -> Said:
             missing = (source.executed | (source.logged or GtidSet.EMPTY)) - executed
             if missing:
                 return Answer.NO, f"it lacks {_some(missing)}, as of {where}"
-            upto.append(where)
+            if not by_position:
+                upto.append(where)
         if source.executed is None:
             doubts.append(f"what {source.instance_id} has executed is not known")
         elif why := asked.doubt(source):
@@ -483,6 +507,7 @@ def _replicas_logs_there(asked: _Asked) -> Said:
 
 _CHECKS: dict[str, Callable[[_Asked], Said]] = {
     "evidence": _evidence,
+    "data_whole": _data_whole,
     "no_open_incident": _no_open_incident,
     "no_errant_gtids": _no_errant_gtids,
     "row_not_torn": _row_not_torn,

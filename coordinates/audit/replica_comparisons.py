@@ -21,7 +21,7 @@ from tallystick.coordinates.audit.replica import AppliedTo, Replica
 from tallystick.coordinates.results import Check, Outcome
 from tallystick.coordinates.rules.between import SOURCE_UNKNOWN
 from tallystick.coordinates.rules.catalogue import COMPARISONS
-from tallystick.coordinates.rules.clone import replaces_data
+from tallystick.coordinates.rules.clone import lower_keys, replaces_data
 from tallystick.coordinates.rules.clone_coordinates import (
     CLONE_DONOR_UNKNOWN,
     CLONE_FAILED,
@@ -343,7 +343,7 @@ class ReplicaComparisons:
     ) -> CloneMade | None:
         """What a row says of a clone that is over; None where that is too little: undecided."""
         replica, found = member.replica, member.replica.found_clone
-        values = {str(key).lower(): value for key, value in status.items()}
+        values = lower_keys(status)
         state = str(values.get("state", "")).lower()
         if replaces_data(values.get("destination")) is False:
             return None  # a copy for another server: what this one has is what it had

@@ -33,6 +33,7 @@ from tallystick.coordinates.rules.binlog_position import (
     snapshot_position_on_group_boundary,
 )
 from tallystick.coordinates.rules.channel import RELAY_OF_OTHER_NAME
+from tallystick.coordinates.rules.clone import CLONE_DROPPED_DATA, FAILED_CLONE_NOT_RESUMED
 from tallystick.coordinates.rules.executed_set import (
     COMMITS_UNLOGGED,
     SENDER_UNSEEN,
@@ -108,12 +109,13 @@ NOT_CONSISTENT = DISTURBED | {
     SENDER_UNSEEN.code, LEFT_OUT.code, LEFT_OUT_UNSEEN.code, FORGOTTEN.code, HELD_LONG.code,
     START_FORGOTTEN.code, APPLIED_BEFORE.code, PASSED_UNLOGGED.code, RELAY_OF_OTHER_NAME.code,
     APPLIED_BY_TWO.code, GOES_ROUND.code, CRASH_UNFOLLOWED.code,
-    ROW_MISSING.code, LISTED_ALONE.code, ROW_MAY_BE_OLD.code,
+    ROW_MISSING.code, LISTED_ALONE.code, ROW_MAY_BE_OLD.code, CLONE_DROPPED_DATA.code,
 }  # fmt: skip
 """Nor with one of these reasons: something keeps a channel from going on, or came by one that was
 not seen, the row may lack a channel, list one that is gone, or name files of another relay log than
 was observed, an info table lacks a channel, a limit dropped what may hide a breach, commits wait
-for a lock for long, it may be an old one, or a crash let an applier go on nobody knows where."""
+for a lock for long, it may be an old one, a crash let an applier go on nobody knows where, or the
+data are gone."""
 
 
 def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = False) -> list[Cut]:
@@ -252,6 +254,9 @@ def _leave_steps_undecided(waiting: WaitingRow, audit: InstanceState, checks: Ro
         # The session of the row itself unlocks when it has read the row.
         if one.collection_id != checks.collection_id:
             checks.take(one.rule, one.undecided(waiting.ts))
+    data = audit.clones.of_data(waiting.body)
+    if data is not None:
+        checks.take(FAILED_CLONE_NOT_RESUMED, data)
     if waiting.redo.written is not None:
         for rule, answer in without_evidence(audit.redo.lacking()):
             checks.take(rule, answer)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tallystick.coordinates.events.journal import CLONE_STAGES, QueryVerb
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.families import Family, Lack
-from tallystick.coordinates.rules.outcomes import Broken
+from tallystick.coordinates.rules.outcomes import Broken, Undecided
 from tallystick.coordinates.rules.protocol_steps import note_undecided
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import (
@@ -38,6 +38,20 @@ CLONE_DESTINATION_UNKNOWN = reason(
     "clone_destination_unknown",
     "replication was started after a clone that failed, and whether that had replaced the server's"
     " own data (destination) is not known",
+    Lack.BACKUP,
+)
+
+CLONE_DROPPED_DATA = reason(
+    "clone_dropped_data",
+    "a clone that failed has dropped the server's data, and neither another clone nor a restore has"
+    " brought others since",
+    Lack.BACKUP,
+)
+
+CLONE_MAY_HAVE_DROPPED_DATA = reason(
+    "clone_may_have_dropped_data",
+    "clone_status shows a clone into the server's own data that is {state}, and nothing shows that"
+    " it has not begun to drop them",
     Lack.BACKUP,
 )
 
@@ -212,7 +226,9 @@ FAILED_CLONE_NOT_RESUMED = register(
         ),
         undecided_when=(
             "the stages or the end of the clone were not observed, or it is not reported that the"
-            " clone replaces the recipient's own data (DESTINATION LOCAL INSTANCE)"
+            " clone replaces the recipient's own data (DESTINATION LOCAL INSTANCE); and at each"
+            " collection while such a clone goes on or has failed, unless it had not begun to drop"
+            " them"
         ),
         sources=(
             "WL#9211, Failure Model Specification",
@@ -246,6 +262,7 @@ _XA_VERBS = {
 _STARTS = frozenset({"start_receiver", "start_applier"})
 _PATCH_COUNTS_UNTIL = 37
 """From this release of 8.0 on, and in all later series, any of a series takes another's data."""
+_HALF = frozenset({"in progress", "failed"})
 OWN_DATA = "LOCAL INSTANCE"
 """Column DESTINATION of a clone that replaces the recipient's data; else it names a directory."""
 
@@ -253,6 +270,11 @@ OWN_DATA = "LOCAL INSTANCE"
 def replaces_data(destination: object) -> bool | None:
     """Whether a clone to a destination replaces the recipient's own data; None: not known."""
     return None if destination is None else str(destination).upper() == OWN_DATA
+
+
+def lower_keys(row: object) -> dict[str, Any]:
+    """A row by its columns' names in lower case; empty: it is none."""
+    return {str(key).lower(): value for key, value in row.items()} if isinstance(row, dict) else {}
 
 
 @dataclass(eq=False)
@@ -276,7 +298,10 @@ class CloneProtocol:
     """Whether the clone replaces the recipient's own data; None: not known."""
     _data_dropped: bool = False
     """Whether a clone may have dropped the recipient's data, and none has completed since."""
+    _is_surely_dropped: bool = False
+    """Whether that clone is known to replace the recipient's own data."""
     _is_failed: bool = False
+    """Whether the last clone that may replace the recipient's own data has failed."""
     _given_to: str = ""
     """Who takes the clone that this server gives: it begins when the one before it is over."""
 
@@ -416,28 +441,35 @@ class CloneProtocol:
             self._went_on()
         if step == "begin":
             self._stage = -1
-            self._is_failed = False
             self._replaces_data = replaces_data(body.get("destination"))
         elif step == "version":
             self._versions_read(body, at)
         elif step == "stage":
-            stage = body.get("stage", "")
-            self._enter_stage(stage, at)
-            if stage in CLONE_STAGES[: CLONE_STAGES.index("RESTART")]:
-                self._data_dropped = self._replaces_data is not False
+            self._enter_stage(body.get("stage", ""), at)
+        if self._replaces_data is not False:
+            self._own_data_stepped(body)
+        if step == "end":
+            self._stage = None
+
+    def _own_data_stepped(self, body: Mapping[str, Any]) -> None:
+        """A step of a clone that may replace the recipient's own data."""
+        step = body["step"]
+        if step == "begin":
+            self._is_failed = False
+        elif step == "stage" and body.get("stage") in CLONE_STAGES[: CLONE_STAGES.index("RESTART")]:
+            self._data_dropped = True
+            self._is_surely_dropped = self._replaces_data is True
         elif step == "recovered" or (step == "end" and body.get("error") is None):
             self._data_dropped = False
         elif step == "end":
             self._is_failed = True
-        if step == "end":
-            self._stage = None
 
     def channel_administered(self, channel: str, action: str, ts: int) -> None:
         """Take one ``channel`` record."""
         if action not in _STARTS or not (self._is_failed and self._data_dropped):
             return
         at = f"{action} of channel {channel!r} at {ts}"
-        if self._replaces_data is None:
+        if not self._is_surely_dropped:
             rules = [FAILED_CLONE_NOT_RESUMED]
             note_undecided(self._reporter, rules, CLONE_DESTINATION_UNKNOWN, at)
             return
@@ -449,6 +481,26 @@ class CloneProtocol:
             name=channel,
         )
         self._reporter.broken(FAILED_CLONE_NOT_RESUMED, broken)
+
+    def of_data(self, body: Mapping[str, Any]) -> Undecided | None:
+        """Why a server may have no data, or not all of them; None: nothing says so.
+
+        Args:
+            body: Of a ``log_status`` record, which may have clone_status and clone_progress.
+        """
+        if self._is_failed and self._data_dropped and self._is_surely_dropped:
+            return Undecided(CLONE_DROPPED_DATA)
+        status = lower_keys(body.get("clone_status"))
+        state = str(status.get("state", "")).lower()
+        is_own = replaces_data(status.get("destination"))
+        if state not in _HALF or not is_own or self._replaces_data:
+            return None  # where the clone's own steps were seen, they say more
+        rows = body.get("clone_progress")
+        for row in map(lower_keys, rows if isinstance(rows, list) else ()):
+            name, reached = (str(row.get(key, "")).upper() for key in ("stage", "state"))
+            if (name, reached) == ("DROP DATA", "NOT STARTED"):
+                return None
+        return Undecided(CLONE_MAY_HAVE_DROPPED_DATA, state=state)
 
     def started(self, data_lineage: str | None) -> None:
         """The server has started: with it a clone of its own data has ended or completed."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import CLONE_STAGES
 from tallystick.coordinates.results import Severity
+from tallystick.coordinates.rules.clone import lower_keys
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.coordinates.rules.protocol_steps import note_undecided
@@ -179,7 +180,7 @@ class CloneTables:
         status = body.get("clone_status")
         if not isinstance(status, dict):
             return
-        values = {str(key).lower(): value for key, value in status.items()}
+        values = lower_keys(status)
         state = str(values.get("state", "")).lower()
         at = f"clone_status in collection {body.get('collection_id')}"
         if state not in _STATES:

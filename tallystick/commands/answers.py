@@ -115,7 +115,8 @@ def diff(
 
     Prints what the one has executed and the other has not, both ways, with who numbered it, and
     whether it is errant or only lags. Evidence as of `where`. Exit status: 0 answered, also where
-    they differ, 2 usage error, 3 undecided: of one of them it is not known.
+    they differ, 2 usage error, 3 undecided: of one of them it is not known, or GTID sets do not
+    show all.
     """
     from tallystick.coordinates.answers.diff import surplus
 
@@ -125,7 +126,7 @@ def diff(
     if one == other:
         raise MisuseError(f"expected two instances, both are {one!r}")
     both = [surplus(one, other, evidence), surplus(other, one, evidence)]
-    is_decided = all(found.gtids is not None for found in both)
+    is_decided = all(found.is_decided for found in both)
     if json:
         document = evidence.document("diff", f"{one} {other}", is_decided=is_decided)
         terminal.show_json(document | {"differences": [found.to_dict() for found in both]})
@@ -382,9 +383,13 @@ def _show_surplus(found: Surplus) -> None:
         terminal.show((f"{title}: not known", "bold yellow"), f"  {found.reason}", "")
         return
     count = found.gtids.count()
-    what = "nothing" if not count else "1 GTID" if count == 1 else f"{count:,} GTIDs"
+    nothing = "no GTID" if found.unshown else "nothing"
+    what = nothing if not count else "1 GTID" if count == 1 else f"{count:,} GTIDs"
     terminal.show((f"{title}: {what}", "bold"))
     lines: list[Line] = []
+    if found.unshown:
+        text = f"  transactions without GTIDs: not known, no set shows them: {found.unshown}"
+        lines.append((text, "yellow"))
     for part in found.parts:
         lines.append(f"  {shorten_gtids(str(part.gtids))}")
         origin = part.origin or "a server that is not known"

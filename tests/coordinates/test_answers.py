@@ -217,13 +217,19 @@ def test_a_group_whose_length_its_event_does_not_name_ends_where_the_next_one_be
     )
 
 
-def test_a_group_without_gtid_is_named_so():
-    """Though the journal knows counters; and no GTID is made up for it."""
+def log_without_gtid() -> GroupLog:
+    """Of a group with a GTID, and one without after it."""
     log, made = GroupLog(), builder()
     log_group(made, 200, 1)
     made.log_event(Stream.BINLOG, EventType.ANONYMOUS_GTID, file="b.000001", start=300, length=50,
                    ts=1, transaction_length=100)  # fmt: skip
     log.absorb(made.build())
+    return log
+
+
+def test_a_group_without_gtid_is_named_so():
+    """Though the journal knows counters; and no GTID is made up for it."""
+    log = log_without_gtid()
     found = by_log(log, "a", "b.000001", 350)
     assert found == Located(
         GtidSet.EMPTY, "inside of a group without GTID, from 300 to 400", is_exact=False
@@ -478,6 +484,32 @@ def test_a_difference_from_a_set_that_is_not_known_is_not_known():
         found = surplus(*names, evidence)
         assert (found.gtids, found.parts) == (None, ())
         assert "a: gtid_executed is not known" in found.reason
+
+
+BY_POSITION = "channel (default) of b does not ask by GTID set (SOURCE_AUTO_POSITION)"
+
+
+@pytest.mark.parametrize(
+    ("cuts", "why"),
+    [
+        ([row("b", B, f"{A}:1-3"), channel("b", A, "", auto_position=False)], BY_POSITION),
+        ([row("b", B, "")], "gtid_executed of b is empty, as with gtid_mode=OFF"),
+        ([row("b", B, ""), channel("b", A, "", auto_position=True)], ""),
+        ([row("b", B, f"{A}:1-3")], ""),
+    ],
+)
+def test_sets_do_not_show_what_was_executed_without_gtids(cuts, why):
+    """Both ways: equal sets say nothing of it."""
+    evidence = of(row("a", A, f"{A}:1-3"), *cuts)
+    for found in (surplus("a", "b", evidence), surplus("b", "a", evidence)):
+        assert (found.unshown, found.is_decided) == (why, not why)
+
+
+def test_a_log_with_groups_without_gtids_makes_sets_incomplete():
+    """Of whichever of the two."""
+    rows = row("a", A, f"{A}:1-3"), row("b", B, f"{A}:1-3")
+    evidence = of(*rows, group_log=log_without_gtid())
+    assert surplus("b", "a", evidence).unshown == "a has logged transactions without GTIDs"
 
 
 @fleets

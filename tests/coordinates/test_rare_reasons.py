@@ -61,6 +61,23 @@ def stopped_and_started(*, clean: bool, crashed: bool | None) -> Journal:
 
 
 @history
+def clone_dropped_data() -> Journal:
+    journal = all_cases()["failed_clone_not_resumed"].build(breaks=True)
+    del journal.records[-1]
+    journal.row()
+    return journal
+
+
+@history
+def clone_may_have_dropped_data() -> Journal:
+    journal = source()
+    status = {"STATE": "Failed", "DESTINATION": "LOCAL INSTANCE", "ERROR_NO": 3862}
+    progress = [{"STAGE": "DROP DATA", "STATE": "Completed"}]
+    journal.row(clone_status=status, clone_progress=progress)
+    return journal
+
+
+@history
 def applier_failing() -> Journal:
     """It reports an error and tries again."""
     return with_threads(Last_SQL_Errno=1205, Last_SQL_Error="Lock wait timeout exceeded")

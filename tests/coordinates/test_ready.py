@@ -268,9 +268,17 @@ BY_POSITION = (
 )
 HAS_ALL = f"it has all, as of source-a, mysql-bin.000002:3990 at {MOMENT}"
 NOT_READ = Check("lsn_order", Outcome.UNDECIDED, "no_lsn")
+HELD = Check(
+    "zone_steps_complete", Outcome.UNDECIDED, "held_long", {"what": "the lock", "held": 10_000_001}
+)
+HALF = Check(
+    "replay_continues_image", Outcome.UNDECIDED, "not_ended", {"what": "the replay of the log of s"}
+)
 SENTENCES = [
     ("source-a", {}, {
         "evidence": (Answer.YES, f"its row of {MOMENT} was judged"),
+        "data_whole": (
+            Answer.YES, "no clone into it and no recovery of it goes on, or has failed"),
         "no_open_incident": (Answer.YES, "none is open"),
         "no_errant_gtids": (Answer.YES, "it replicates from nobody"),
         "row_not_torn": (Answer.YES, "position and gtid_executed of its row are one state"),
@@ -301,7 +309,7 @@ SENTENCES = [
         "info_crash_safe": (Answer.UNDECIDED, UNSEEN),
         "source_logs_there": (Answer.UNDECIDED, BY_POSITION),
         "received_applied": (Answer.UNDECIDED, BY_POSITION),
-        "nothing_missing": (Answer.UNDECIDED, f"{BY_POSITION}; {HAS_ALL}"),
+        "nothing_missing": (Answer.UNDECIDED, BY_POSITION),
     }),
     ("replica-a1", {"auto_position": None}, {
         "no_errant_gtids": (
@@ -338,6 +346,14 @@ SENTENCES = [
     ("replica-a1", {"row": {"verdict": "UNDECIDED", "checks": (NOT_READ,)}}, {
         "evidence": (
             Answer.UNDECIDED, f"the row of replica-a1 could not be judged: {check_text(NOT_READ)}"),
+    }),
+    ("replica-a1", {"row": {"verdict": "UNDECIDED", "checks": (NOT_READ, HELD)}}, {
+        "evidence": (
+            Answer.UNDECIDED, f"the row of replica-a1 could not be judged: {check_text(HELD)}"),
+    }),
+    ("replica-a1", {"row": {"checks": (NOT_READ, HALF)}}, {
+        "evidence": (Answer.YES, f"its row of {MOMENT} was judged"),
+        "data_whole": (Answer.UNDECIDED, check_text(HALF)),
     }),
     ("replica-a1", {"row": {"reason": "not_reached", "checks": ()}}, {
         "evidence": (Answer.UNDECIDED, "the row of replica-a1 could not be judged (not_reached)"),

@@ -289,6 +289,19 @@ def failed_clone_not_resumed__refused(breaks: bool) -> Journal:
 
 
 @case()
+def failed_clone_not_resumed__directory(breaks: bool) -> Journal:
+    """A copy into a directory brings the server's own data back as little as it drops them."""
+    journal = source()
+    if breaks:
+        _recipient_copies(journal, destination="LOCAL INSTANCE")
+        journal.record("clone", step="end", role="recipient", peer="b", error=3862)
+    _recipient_copies(journal, destination="/backup/today")
+    journal.record("clone", step="end", role="recipient", peer="b")
+    journal.record("channel", channel="", action="start_applier")
+    return journal
+
+
+@case()
 def failed_clone_not_resumed__after_another(breaks: bool) -> Journal:
     """One that was refused leaves what the one before it has left."""
     journal = source()
