@@ -256,17 +256,21 @@ class ImageChannel:
 
 @dataclass(frozen=True, slots=True)
 class ChannelPut:
-    """CHANGE REPLICATION SOURCE to a position.
+    """CHANGE REPLICATION SOURCE to a position, or RESET REPLICA of a channel by position.
 
     Attributes:
-        coordinates: The position, in the log of the source.
+        coordinates: The position, in the log of the source; None: where that begins.
         data_at: Coordinates, each in the log of an instance, of which the data are known to be.
+        executed: Of the source, by the last row of these data; None: not known.
+        executed_ts: When that was.
     """
 
     instance_id: str
     at: JournalPosition
-    coordinates: Coordinates
+    coordinates: Coordinates | None
     data_at: frozenset[tuple[str, Coordinates]]
+    executed: Coordinates | None = None
+    executed_ts: int = -1
 
 
 @dataclass(frozen=True, slots=True)

@@ -401,6 +401,7 @@ class FleetEventReader:
             self.comparisons.channel_put(member, channel, body, JournalPosition.of(event))
         if action in CONNECTS:
             channel.connects = True
+            self.comparisons.channel_begun(member, channel, JournalPosition.of(event))
         if action in BEGINS:
             is_moved = action != "relay_log_recovery"
             channel.begin_anew(event.ts, member.unproven(), is_moved=is_moved)
@@ -411,6 +412,7 @@ class FleetEventReader:
         if action == "reset":
             channel.read = channel.former_read = None
             channel.executes_former = channel.may_execute_former = False
+            channel.is_reset = True
         channel.lineage = body.get("channel_lineage", channel.lineage)
         if action == "reset_all":
             self.comparisons.queue_groups(

@@ -118,6 +118,7 @@ class ReplicaChannel:
         earlier_runs: How many of `runs` were queued before then.
         auto_position: None not known.
         is_put_by_position: Whether the record of its source says so, whatever rows show.
+        is_reset: RESET REPLICA has made it forget its position, and it has not started since.
         begun_ts: When its relay log was last seen to begin anew: what is in it came later.
         first_queued: The first group since the instance's data was cloned.
         is_first_held: Whether neither it nor the channel's relay log may have been given up since.
@@ -144,6 +145,7 @@ class ReplicaChannel:
     asks_anew: bool = False
     auto_position: bool | None = None
     is_put_by_position: bool = False
+    is_reset: bool = False
     begun_ts: int = -1
     first_queued: FirstQueued | None = None
     is_first_held: bool = False
@@ -184,6 +186,7 @@ class ReplicaChannel:
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
         self.auto_position = body.get("auto_position", True)
         self.is_put_by_position = not self.auto_position
+        self.is_reset = False
 
     def find_source(self, uuid: str, instance: str | None) -> None:
         """A row names the server that sends: what was queued since the last row may be of both."""
@@ -348,12 +351,14 @@ class AppliedTo(NamedTuple):
         key: The source.
         ts: Time of that row.
         coordinates_ts: Since when they are of the present source, None not known.
+        is_of_data: Whether its data are still those of that row, and no record is missing since.
     """
 
     key: str
     ts: int
     coordinates: Coordinates
     coordinates_ts: int | None
+    is_of_data: bool = True
 
 
 @dataclass(eq=False)
@@ -515,7 +520,12 @@ class Replica(SidTable):
         self.uncounted = []
         self.before = None
         self.left_uuids = []
+        self._doubt_data()
         self._forget_claimed()
+
+    def _doubt_data(self) -> None:
+        """What a row has shown as executed is of other data, or may be."""
+        self.applied_to = {n: to._replace(is_of_data=False) for n, to in self.applied_to.items()}
 
     def _forget_claimed(self) -> None:
         """What a restore says is executed says nothing of what the server logs from now on."""
@@ -547,6 +557,7 @@ class Replica(SidTable):
         for channel in self.channels.values():
             known = known | channel.received.freeze()
         self.left = known
+        self._doubt_data()
         self._forget_claimed()
         self.shown = GtidSet.EMPTY
         self.uncounted = []

@@ -38,7 +38,7 @@ from tallystick.coordinates.values.gtid import GtidSet
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tallystick.coordinates.audit.comparison import Evidence, Uncounted
+    from tallystick.coordinates.audit.comparison import Coordinates, Evidence, Uncounted
     from tallystick.coordinates.audit.finding_collector import FindingCollector
     from tallystick.coordinates.audit.journal_position import JournalPosition
     from tallystick.coordinates.audit.replica import ReplicaChannel
@@ -181,20 +181,34 @@ class ReplicaComparisons:
         self, member: Member, channel: ReplicaChannel, body: Mapping[str, Any], at: JournalPosition
     ) -> None:
         """Queue where CHANGE REPLICATION SOURCE has put a channel by position, if it says where."""
-        replica, file, position = (
-            member.replica,
-            body.get("source_log_file"),
-            body.get("source_log_pos"),
-        )
-        if channel.auto_position or file is None or position is None or channel.key is None:
-            return
-        coordinates, applied = (file, position), replica.applied_to.get(channel.name)
-        if applied is not None and (applied.key, applied.coordinates) == (channel.key, coordinates):
+        file, position = body.get("source_log_file"), body.get("source_log_pos")
+        if not channel.auto_position and file is not None and position is not None:
+            self._put(member, channel, (file, position), at)
+
+    def channel_begun(self, member: Member, channel: ReplicaChannel, at: JournalPosition) -> None:
+        """Queue that a channel by position, which was reset, begins where its source's log does."""
+        if channel.is_reset and channel.auto_position is False:
+            self._put(member, channel, None, at)
+        channel.is_reset = False
+
+    def _put(
+        self,
+        member: Member,
+        channel: ReplicaChannel,
+        coordinates: Coordinates | None,
+        at: JournalPosition,
+    ) -> None:
+        replica, applied = member.replica, member.replica.applied_to.get(channel.name)
+        if applied is not None and (applied.key != channel.key or not applied.is_of_data):
+            applied = None
+        if channel.key is None or (applied is not None and applied.coordinates == coordinates):
             return  # to where it had executed all before
         if replica.clone_ts is not None:
             return  # clone_resume_exact judges where it goes on
         name = member.timeline.instance_id
         put = ChannelPut(name, at, coordinates, replica.data_at())
+        if applied is not None:
+            put = replace(put, executed=applied.coordinates, executed_ts=applied.ts)
         self.enqueue(name, channel.name, (channel.key,), put)
 
     def _channel_listed(self, member: Member, values: dict[str, Any], ts: int) -> ReplicaChannel:

@@ -95,8 +95,16 @@ PROGRESS_UNKNOWN = reason(
 
 PUT_AMONG_ANONYMOUS = reason(
     "put_among_anonymous",
-    "the channel was put to {file}:{position} of {source}, and groups before that have no GTIDs:"
-    " whether the replica has all of them, and none that comes after, is not shown",
+    "the channel was put to {file}:{position} of {source}, and groups there have no GTIDs: whether"
+    " the replica has all that come before, and none that comes after, is not shown",
+    Lack.SETTING,
+)
+
+RESET_AMONG_ANONYMOUS = reason(
+    "reset_among_anonymous",
+    "RESET REPLICA made the channel begin where the log of {source} does, and groups up to"
+    " {file}:{position}, which it had executed, have no GTIDs: they are executed again, unless the"
+    " replica's data were put back meanwhile",
     Lack.SETTING,
 )
 
@@ -384,22 +392,40 @@ def groups_left_behind(row: ChannelRow, against: Against) -> Compared:
     return Undecided(LEFT_BEHIND, missing=gtids, source=source.instance_id)
 
 
-@adds_to(applied_relay_gtids_executed, ChannelPut, doubts=(PUT_AMONG_ANONYMOUS,))
+@adds_to(
+    applied_relay_gtids_executed, ChannelPut, doubts=(PUT_AMONG_ANONYMOUS, RESET_AMONG_ANONYMOUS)
+)
 def put_where_it_was(put: ChannelPut, against: Against) -> Compared:
     """A channel goes on where its replica's data are, which without GTIDs only records show."""
     source = against.source
     state = source.states.first_since(put.at.ts)
     if state is None:
         return Waiting(NOT_REACHED)
-    if (source.instance_id, put.coordinates) in put.data_at:
+    if put.coordinates is not None:
+        if (source.instance_id, put.coordinates) in put.data_at:
+            return HOLDS
+        kind = kind_at(source, state, put.coordinates, since=put.at.ts)
+        if isinstance(kind, Undecided):
+            return kind
+    name = source.instance_id
+    if put.executed is not None:
+        kind = kind_at(source, state, put.executed, since=put.executed_ts)
+        # Else it is of a log that is gone, and the channel begins in another one.
+        if not isinstance(kind, Undecided) and _has_anonymous(source, state, put.executed):
+            file, position = put.coordinates or put.executed
+            why = RESET_AMONG_ANONYMOUS if put.coordinates is None else PUT_AMONG_ANONYMOUS
+            return Undecided(why, file=file, position=position, source=name)
+    if put.coordinates is None or not _has_anonymous(source, state, put.coordinates):
         return HOLDS
-    kind = kind_at(source, state, put.coordinates, since=put.at.ts)
-    if isinstance(kind, Undecided):
-        return kind
     file, position = put.coordinates
-    if (source.runs_until(state, (parse_log_file_name(file)[1], position)).sid >= 0).all():
-        return HOLDS
-    return Undecided(PUT_AMONG_ANONYMOUS, file=file, position=position, source=source.instance_id)
+    return Undecided(PUT_AMONG_ANONYMOUS, file=file, position=position, source=name)
+
+
+def _has_anonymous(source: InstanceTimeline, state: Snapshot, upto: Coordinates) -> bool:
+    """Whether groups before a position have no GTIDs."""
+    file, position = upto
+    runs = source.runs_until(state, (parse_log_file_name(file)[1], position))
+    return bool((runs.sid < 0).any())
 
 
 def _lacking(

@@ -980,6 +980,60 @@ class TestPassedIsExecuted:
         output = audit(source, replica)
         assert any("put_among_anonymous" in str(o) for o in output.observations) == is_open
 
+    @pytest.mark.parametrize("since", ["data replaced", "records missing", "nothing"])
+    def test_where_a_channel_had_executed_says_nothing_of_other_data(self, since):
+        """A dump may be older than the position at which the channel goes on."""
+        source, replica = fleet_of_two(groups=0)
+        source.log("", "")
+        there = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(2)}
+        replica.status("", replica.says(source, auto_position=False, **there))
+        source.status("")
+        if since == "data replaced":
+            replica.boot(data_lineage=1)
+        elif since == "records missing":
+            replica.gap()
+        put = {"source_log_file": "s-bin.000001", "source_log_pos": end_of(2)}
+        replica.follow(source, auto_position=False, **put)
+        source.status("")
+        said = any("put_among_anonymous" in str(o) for o in audit(source, replica).observations)
+        assert said == (since != "nothing")
+
+    @pytest.mark.parametrize(
+        ("logged", "begun", "reason"),
+        [
+            ("", "put", "put_among_anonymous"),
+            ("", "reset", "reset_among_anonymous"),
+            ("", "reset and put", ""),  # to where it was
+            ("", "source reset", ""),  # it begins in another log
+            (f"{A}:1", "reset", ""),  # what it has, its gtid_executed shows
+        ],
+    )
+    def test_groups_without_gtids_that_come_again(self, logged, begun, reason):
+        """From the beginning of the source's log, though the replica had executed some of it."""
+        source, replica = fleet_of_two(groups=0)
+        source.log(logged)
+        there = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(1)}
+        replica.status(logged, replica.says(source, None, auto_position=False, **there))
+        source.status(logged)
+        replica.follow(
+            source, auto_position=False, source_log_file="s-bin.000001", source_log_pos=end_of(1)
+        )
+        at = {"source_log_file": "s-bin.000001", "source_log_pos": end_of(0)}
+        if begun == "source reset":
+            source.reset()
+        if begun != "put":
+            replica.administer("reset")
+            at["source_log_pos"] = end_of(1)
+        if "put" in begun:
+            replica.follow(source, auto_position=False, **at)
+        else:
+            replica.administer("start_receiver")
+        source.status("" if begun == "source reset" else logged)
+        output = audit(source, replica)
+        assert names(output) == []
+        said = [o.reason for o in output.observations if "among_anonymous" in o.reason]
+        assert said == [reason] * bool(reason)
+
     @pytest.mark.parametrize(
         ("executed", "position", "is_passed"),
         [
