@@ -46,7 +46,8 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
             " and LOCK BINLOG FOR BACKUP unless its coordinates are those of log_status, or of the"
             " InnoDB header of a server with have_backup_safe_binlog_info, without a position on a"
             " source and without a copy of the binary log; or FLUSH TABLES WITH READ LOCK in place"
-            " of both; and what SHOW MASTER STATUS says was read before that lock was released."
+            " of both; and the coordinates were read before the first of them, and what SHOW MASTER"
+            " STATUS says before the second, was released."
         ),
         why=(
             "Without the first a table that is not transactional, or a definition, changes while"
@@ -57,8 +58,9 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
         ),
         undecided_when=(
             f"{UNDECIDED_WHEN}. Of a server from 8.0 on, known by LOCK INSTANCE FOR BACKUP or"
-            " log_status, which has no LOCK BINLOG FOR BACKUP, where a lock is missing and the"
-            " binary log grew between begin and image, or does not have all that is executed"
+            " log_status, which has no LOCK BINLOG FOR BACKUP, where a lock is missing, or was"
+            " released before the coordinates were read, and the binary log grew meanwhile, or does"
+            " not have all that is executed"
         ),
         sources=(
             "Percona backup-safe binlog information, whiteboard: cases 1 to 3",
@@ -75,7 +77,7 @@ BACKUP_LOCK_STEPS_COMPLETE = register(
             **step_missing("Percona backup-safe binlog information, cases 1 to 3"),
             "read_after_release": Case(
                 "Backup {backup} reports {position}, and the binary log ended at {locked} as long"
-                " as its session held a lock that stops commits: that was released by then.",
+                " as its session held a lock that stops {changes}: that was released by then.",
                 "{position}",
                 "backup {backup}",
                 "{locked}",
@@ -94,9 +96,9 @@ IMAGE_NOT_RECORDED = reason(
 
 NOT_STOPPED = reason(
     "backup_not_stopped",
-    "backup {backup} held no lock that stops {changes:list}, and the binary log grew meanwhile, or"
-    " is not known to have all that was executed: whether its data are of the moment of its"
-    " coordinates is not known",
+    "backup {backup} held no lock that stops {changes:list} until its coordinates were read, and"
+    " the binary log grew meanwhile, or is not known to have all that was executed: whether its"
+    " data are of the moment of its coordinates is not known",
     Lack.BACKUP,
 )
 
@@ -105,6 +107,7 @@ _BINLOG: Final = "binlog"
 _STANDS_FOR: Final = {"instance": (_TABLES,), "global_read": (_TABLES, _BINLOG)}
 """MySQL's own locks, and those of Percona that they stand for."""
 _STOP_COMMITS: Final = (_BINLOG, "global_read")
+_STOP_DEFINITIONS: Final = (_TABLES, "instance", "global_read")
 _STOPS: Final = {_TABLES: "changes of definitions", _BINLOG: "commits"}
 _BACKUPS_MAX: Final = 64
 
@@ -119,6 +122,8 @@ class _Backup:
         taken: The locks that the session held then or took later.
         log_end: End of the binary log then, None where it does not show all that is executed.
         locked_at: Where the binary log ended when the session last got a lock that stops commits.
+        kept_until: Where it ended when the session last released one that stops changes of
+            definitions.
         has_image: Whether its image was recorded.
     """
 
@@ -127,6 +132,7 @@ class _Backup:
     taken: list[str]
     log_end: LogCoordinates | None
     locked_at: LogCoordinates | None = None
+    kept_until: LogCoordinates | None = None
     has_image: bool = False
 
 
@@ -142,13 +148,15 @@ class BackupLockSteps:
 
     def lock(self, body: Mapping[str, Any], log_end: LogCoordinates | None) -> None:
         """Take one ``backup_lock`` record; ``log_end``: the end of the binary log."""
-        if body["step"] != "lock":
-            return
         for backup in self._begun.values():
-            if backup.session == str(body.get("session")):
+            if backup.session != str(body.get("session")):
+                continue
+            if body["step"] == "lock":
                 backup.taken.append(body["lock"])
                 if body["lock"] in _STOP_COMMITS:
                     backup.locked_at = log_end
+            if body["lock"] in _STOP_DEFINITIONS:
+                backup.kept_until = log_end if body["step"] == "unlock" else None
 
     def session_of(self, body: Mapping[str, Any]) -> str:
         """The session of a ``backup`` record, "" where neither it nor its begin names one."""
@@ -201,9 +209,9 @@ class BackupLockSteps:
                     at=f"image {body.get('backup_id')}",
                 )
         elif step == "image" and "coordinates_from" in body:
-            self._judge_image(body, self._begun[backup_id], may_be_safe, log_end)
-            if body["coordinates_from"] == STATUS and set(held).isdisjoint(_STOP_COMMITS):
-                self._judge_reading(body, self._begun[backup_id].locked_at)
+            backup = self._begun[backup_id]
+            self._judge_image(body, backup, may_be_safe, log_end)
+            self._judge_reading(body, backup, held)
 
     def _judge_image(
         self,
@@ -240,16 +248,39 @@ class BackupLockSteps:
                 changes=[_STOPS[lock] for lock in missing],
             )
 
-    def _judge_reading(self, body: Mapping[str, Any], locked_at: LogCoordinates | None) -> None:
-        """Whether coordinates were read under the lock, where the log stood still."""
+    def _judge_reading(self, body: Mapping[str, Any], backup: _Backup, held: Sequence[str]) -> None:
+        """Whether coordinates were read while the session held its locks."""
         file, position = body.get("binlog_file"), body.get("binlog_position")
-        if locked_at is None or file is None or position is None:
+        if file is None or position is None:
             return
         reported = LogCoordinates.of_file(file, position)
-        # FLUSH LOGS may have begun another file under the lock.
-        if reported.file_name != locked_at.file_name or reported <= locked_at:
+        locked, kept = backup.locked_at, backup.kept_until
+        if (
+            body["coordinates_from"] == STATUS
+            and set(held).isdisjoint(_STOP_COMMITS)
+            and locked is not None
+            # FLUSH LOGS may have begun another file under the lock.
+            and reported.file_name == locked.file_name
+            and reported > locked
+        ):
+            self._released(body, reported, locked, _BINLOG)
+        elif (
+            set(held).isdisjoint(_STOP_DEFINITIONS)
+            and kept is not None
+            and reported.base_name == kept.base_name
+            and reported > kept
+        ):
+            self._released(body, reported, kept, _TABLES)
+
+    def _released(
+        self, body: Mapping[str, Any], reported: LogCoordinates, locked: LogCoordinates, lock: str
+    ) -> None:
+        """The session had released a lock before its backup's coordinates were read."""
+        backup, changes = body["backup_id"], _STOPS[lock]
+        if lock == _TABLES and body["coordinates_from"] == LOG_STATUS:
+            at = f"image {backup}"
+            self._note_undecided(NOT_STOPPED, at=at, backup=backup, changes=[changes])
             return
-        backup = body["backup_id"]
         self._reporter.broken(
             BACKUP_LOCK_STEPS_COMPLETE,
             Broken(
@@ -257,7 +288,8 @@ class BackupLockSteps:
                 witness=reported,
                 backup=backup,
                 position=reported,
-                locked=locked_at,
+                locked=locked,
+                changes=changes,
             ),
             at=f"image {backup}",
         )

@@ -311,6 +311,28 @@ def test_which_locks_coordinates_need(
     assert (found, said_of(journal)) == ([missing] * bool(missing), reasons)
 
 
+@pytest.mark.parametrize("lock", ["instance", "tables"])
+@pytest.mark.parametrize(
+    ("is_late", "is_held_again"), [(True, False), (True, True), (False, False)]
+)
+def test_coordinates_of_log_status_are_read_while_the_lock_is_held(
+    lock: str, is_late: bool, is_held_again: bool
+) -> None:
+    """A session that is gone has lost it; the backup may be reported when it is released."""
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    backups.unlock(backups.lock(journal, lock), lock)
+    read = {"binlog_position": journal.binlog.end, "gtid_executed": str(journal.used)}
+    if is_held_again:
+        backups.lock(journal, lock)
+    journal.groups(1)
+    if is_held_again:
+        backups.unlock(journal, lock)
+    backups.image(journal, coordinates_from=LOG_STATUS, **({} if is_late else read))
+    expected = UNSTOPPED if is_late and not is_held_again else set()
+    assert (found_in(journal), said_of(journal)) == ([], expected)
+
+
 def test_only_the_table_lock_has_to_outlive_the_binlog_lock() -> None:
     """The instance lock keeps DDL out, not writes: it may be released at any time."""
     journal = source()

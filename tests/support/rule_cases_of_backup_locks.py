@@ -470,6 +470,20 @@ def backup_lock_steps_complete__read_after_the_lock_was_lost(breaks: bool) -> Jo
 
 
 @case()
+def backup_lock_steps_complete__read_after_the_table_lock_was_lost(breaks: bool) -> Journal:
+    """With LOCK TABLES FOR BACKUP the tables that are copied begin to change again."""
+    journal = source(have_backup_safe_binlog_info=True)
+    journal.record("backup", step="begin", backup_id="b1", **SESSION)
+    lock(journal, "tables")
+    if not breaks:
+        journal.groups(1)
+    unlock(journal, "tables")
+    if breaks:
+        journal.groups(1)
+    return image(journal, coordinates_from="innodb_header")
+
+
+@case()
 def backup_lock_steps_complete__read_after_the_global_read_lock(breaks: bool) -> Journal:
     """Under FLUSH TABLES WITH READ LOCK the log may be flushed: it goes on in another file then."""
     journal = source()
