@@ -1,4 +1,4 @@
-"""Findings of one rule, subject and cause as one: how often, from when to when, the whole set."""
+"""Findings of one rule, subject, cause and state as one: how often, how long, the whole set."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import chain
 
 from tallystick.coordinates.audit.incidents import IncidentKey, key_of
-from tallystick.coordinates.results import Finding, Severity
+from tallystick.coordinates.results import Finding, IncidentState, Severity
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.explanation import Explanation, explain, moment, shorten_gtids
 from tallystick.coordinates.rules.registry import Rule
@@ -28,15 +28,22 @@ class FindingGroup:
     Attributes:
         findings: Each contradiction once, the oldest first.
         repeats: Where else one of them was found.
+        state: What has become of it; None: not known.
     """
 
     findings: tuple[Finding, ...]
     repeats: tuple[Finding, ...]
+    state: IncidentState | None = None
 
     @property
     def first(self) -> Finding:
         """The oldest one."""
         return self.findings[0]
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it counts now, as far as known."""
+        return self.state in (None, IncidentState.OPEN)
 
     @property
     def count(self) -> int:
@@ -57,11 +64,13 @@ class FindingGroup:
 
     @property
     def period(self) -> str:
-        """Since when, how often, and until when."""
+        """Since when, how often, and until when; and what has become of it, unless it goes on."""
         first, last = moment(self.first.ts), moment(self.last_ts)
+        after = "" if self.state is None or self.goes_on else f", {self.state.value}"
         if self.count == 1:
-            return first
-        return f"{self.count:,} times, {f'from {first} to {last}' if first != last else first}"
+            return f"{first}{after}"
+        span = f"from {first} to {last}" if first != last else first
+        return f"{self.count:,} times, {span}{after}"
 
     @cached_property
     def witness(self) -> str:
@@ -161,15 +170,21 @@ def broken_rules(result: RunResult) -> list[BrokenRule]:
 
 
 def groups_of(result: RunResult, findings: Iterable[Finding]) -> list[FindingGroup]:
-    """Findings of a result, those of one rule, subject and cause together."""
-    alike: dict[IncidentKey, list[Finding]] = {}
+    """Findings of a result, those of one rule, subject and cause together.
+
+    What goes on comes first, apart from what is over: that says nothing of what is to be done.
+    """
+    alike: dict[tuple[IncidentKey, IncidentState | None], list[Finding]] = {}
     for finding in sorted(findings, key=lambda one: one.order):
-        alike.setdefault(key_of(finding), []).append(finding)
+        incident = result.incident_of(finding)
+        state = None if incident is None else incident.state
+        alike.setdefault((key_of(finding), state), []).append(finding)
     repeats_of = result.deduplicated.of
-    return [
-        FindingGroup(tuple(same), tuple(again for one in same for again in repeats_of(one)))
-        for same in alike.values()
+    groups = [
+        FindingGroup(tuple(same), tuple(again for one in same for again in repeats_of(one)), state)
+        for (_, state), same in alike.items()
     ]
+    return sorted(groups, key=lambda group: not group.goes_on)
 
 
 def _rest(finding: Finding) -> str:

@@ -105,6 +105,7 @@ def _group(group: FindingGroup) -> dict[str, Any]:
         "instances": group.instances,
         "channel": group.first.channel,
         "findings": [one.finding_id for one in group.findings],
+        "state": None if group.state is None else group.state.value,
         "count": group.count,
         "witness": group.witness,
         "first": moment(group.first.ts),

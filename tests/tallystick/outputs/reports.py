@@ -9,13 +9,28 @@ from pathlib import Path
 from cuts import REPLICA_UUID, SOURCE_UUID, START, channel_cut, collection_cuts, instance_cut
 
 from tallystick.coordinates.audit.collection_checks import checks_of_history
-from tallystick.coordinates.results import Finding, Observation, ObservationCode, Severity
+from tallystick.coordinates.results import (
+    Finding,
+    Incident,
+    IncidentState,
+    Observation,
+    ObservationCode,
+    Severity,
+)
 from tallystick.coordinates.rules.observations import RECORDS_MISSING, ROW_TORN
 from tallystick.runs.result import DATA_DOCS, RunResult
 from tests.support import results
 
 STRANGER = "cccccccc-0000-0000-0000-000000000003"
 NOW = datetime(2026, 1, 1, 0, 10, tzinfo=timezone.utc)
+
+
+def incident(one: Finding, state: IncidentState = IncidentState.OPEN) -> Incident:
+    """That of a finding alone."""
+    return Incident(
+        *(one.finding_id, one.rule, one.case, one.severity, one.instance_id, None, {}),
+        *(state, one.ts, one.ts, None, 1, one.witness, one),
+    )
 
 
 def finding(**changes) -> Finding:

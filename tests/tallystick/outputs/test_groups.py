@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 from cuts import SOURCE_UUID, START
-from reports import finding, healthy
+from reports import finding, healthy, incident
 
+from tallystick.coordinates.results import IncidentState
 from tallystick.coordinates.rules.explanation import explain
 from tallystick.outputs import html, junit, text
 from tallystick.outputs import json as json_output
@@ -45,6 +46,30 @@ def test_errant_writes_in_twenty_collections_are_one_entry():
     assert group.texts.sentence == explain(found[0]).sentence.replace(one, whole)
     assert all(f"{SOURCE_UUID}:1-20" in statement for _, statement in group.texts.verify)
     assert group.positions.endswith(", 16 more")
+
+
+def test_what_is_over_is_apart_from_what_goes_on(capsys):
+    """Who reads at night what is broken shall not read of what was repaired, and not first."""
+    over, known, now = errant(1), errant(3), errant(7)
+    made = [
+        incident(over, IncidentState.RESOLVED),
+        incident(known, IncidentState.ACKNOWLEDGED),
+        incident(now),
+    ]
+    result = replace(result_of(over, known, now), incidents=made)
+    groups = groups_of(result, result.found)
+    assert [(group.witness, group.state) for group in groups] == [
+        (f"{SOURCE_UUID}:7", IncidentState.OPEN),
+        (f"{SOURCE_UUID}:1", IncidentState.RESOLVED),
+        (f"{SOURCE_UUID}:3", IncidentState.ACKNOWLEDGED),
+    ]
+    assert [group.period for group in groups] == [
+        "2026-01-01 00:00:07 UTC",
+        "2026-01-01 00:00:01 UTC, resolved",
+        "2026-01-01 00:00:03 UTC, acknowledged",
+    ]
+    text.write(result, "-")
+    assert f"executed {SOURCE_UUID}:7, which" in capsys.readouterr().out
 
 
 def test_the_statements_are_of_all_where_the_sentence_is_of_one():

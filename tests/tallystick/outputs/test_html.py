@@ -9,10 +9,10 @@ from html.parser import HTMLParser
 import chromium
 import pytest
 from cuts import START, collection_cuts
-from reports import HOSTILE, broken, finding, healthy, hostile, result
+from reports import HOSTILE, broken, finding, healthy, hostile, incident, result
 
 from tallystick.coordinates.audit.missing_answers import missing_answer
-from tallystick.coordinates.results import Incident, IncidentState, Verdict
+from tallystick.coordinates.results import IncidentState, Verdict
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.expectations.validate import CollectionValidator
 from tallystick.outputs import html
@@ -204,14 +204,6 @@ class _Markup(HTMLParser):
 
 def _rgb(colour):
     return [int(part) for part in re.findall(r"\d+", colour)[:3]]
-
-
-def incident(one, state=IncidentState.OPEN):
-    """That of a finding alone."""
-    return Incident(
-        *(one.finding_id, one.rule, one.case, one.severity, one.instance_id, None, {}),
-        *(state, one.ts, one.ts, None, 1, one.witness, one),
-    )
 
 
 def test_incidents_are_counted_by_what_has_become_of_them():
