@@ -266,13 +266,16 @@ def _passed(
 def thread_evidence(row: Row, state: ChannelState) -> ThreadEvidence:
     """Of a channel's threads."""
     executed, retrieved = row.state.executed, state.retrieved
+    missing = None if executed is None or retrieved is None else retrieved - executed
+    if not missing and not state.auto_position and row.server.gtid_mode != "ON":
+        missing = None  # groups without GTIDs are in neither set
     return ThreadEvidence(
         channel=state.channel,
         receiver=state.receiver,
         applier=state.applier,
         read=state.read,
         applied=state.applied,
-        missing=None if executed is None or retrieved is None else retrieved - executed,
+        missing=missing,
     )
 
 

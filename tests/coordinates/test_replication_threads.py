@@ -78,6 +78,28 @@ def test_a_receiver_fails_when_it_stops_by_an_error(runs: str, errno: int, expec
     assert said_of(result, "receiver_not_failed") == expected
 
 
+@pytest.mark.parametrize(
+    ("mode", "status", "said"),
+    [
+        ("ON", {"Auto_Position": 0}, "nothing"),
+        ("OFF", {"Auto_Position": 1}, "nothing"),
+        ("OFF", {"Auto_Position": 0}, "not known"),
+        ("ON_PERMISSIVE", {}, "not known"),
+    ],
+)
+def test_sets_do_not_show_which_groups_without_gtids_wait(mode: str, status: Any, said: str):
+    """They are neither in Retrieved_Gtid_Set nor in gtid_executed."""
+    journal, _, _ = replica()
+    journal.record("variables", variables={"gtid_mode": mode})
+    failed = {"Replica_SQL_Running": "No", "Last_SQL_Errno": DUPLICATE_KEY}
+    rows = journal.replica_status(**failed, **status)
+    if not status:
+        rows[0].pop("Auto_Position", None)
+    journal.row(replica_status=rows)
+    [found] = [one for one in audit(journal).findings if one.rule == "applier_not_failed"]
+    assert f"Received and not executed: {said}." in explain(found).sentence
+
+
 @pytest.mark.parametrize("channel", ["", "group_replication_applier"])
 def test_a_channel_of_a_group_needs_no_receiver(channel: str):
     """It receives from the group."""
