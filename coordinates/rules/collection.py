@@ -164,7 +164,8 @@ NO_PROGRESS_WHILE_LOCKED = register(
         claim=(
             "Between the last lock and the first unlock of a collection nothing is logged or"
             " executed, no channel is changed and no receiver flushes its positions; the log of a"
-            " locked engine stands still."
+            " locked engine stands still. Of a collection that fails before it has all locks, what"
+            " it has locked stands still until it unlocks."
         ),
         why=(
             "Each of these acts needs a lock that the collection holds: LOCK_log, the lock of the"
@@ -258,6 +259,13 @@ _RANKS = {
     "engine": 6,
 }
 """Order of taking, by the part of the resource's name before the colon (domain of WL#9452)."""
+_STOPPED_BY = {
+    "binlog_written": "binlog",
+    "binlog_reset": "binlog",
+    "gtid_purged_assigned": "gtid_state",
+    "channel_administered": CHANNEL_MAP,
+}
+"""Case of progress to the lock that alone stops it, whichever others are held."""
 BUDGET_US = 1_000_000
 OPEN_MAX = 16
 
@@ -279,6 +287,8 @@ class _Round:
     entered_at: int
     held: list[str] = field(default_factory=list)
     is_frozen: bool = False
+    has_failed: bool = False
+    """Whether an error has come, and nothing is unlocked yet."""
     moved: tuple[str, dict[str, str]] | None = None
     """Case and values of the progress since the last lock."""
     lsns: dict[str, int] = field(default_factory=dict)
@@ -322,6 +332,8 @@ class CollectionProtocol:
             self._lock(round_, resource)
         elif step == "collect":
             self._collect(round_)
+        elif step == "error":
+            self._fail(round_)
         elif step == "unlock":
             self._unlock(round_, resource)
         elif step == "leave":
@@ -384,6 +396,12 @@ class CollectionProtocol:
             self._report_progress(round_, *round_.moved)
         round_.is_frozen = True
 
+    def _fail(self, round_: _Round) -> None:
+        """No other lock is taken: what is locked by now stands still until it is released."""
+        round_.has_failed = True
+        if round_.moved is not None and _STOPPED_BY.get(round_.moved[0]) in round_.held:
+            self._report_progress(round_, *round_.moved)
+
     def _unlock(self, round_: _Round, resource: str) -> None:
         if resource not in round_.held:
             broken = Broken("released_unheld", witness=resource, resource=resource)
@@ -393,7 +411,7 @@ class CollectionProtocol:
         if resource == _PLUGINS:
             # Released as soon as the engines are listed, before anything is frozen.
             return
-        round_.is_frozen = False
+        round_.is_frozen = round_.has_failed = False
         round_.moved = None
         held = list(round_.held)
         if resource in (COLLECT_LOCK, CHANNEL_MAP) and set(held) - {COLLECT_LOCK}:
@@ -426,7 +444,8 @@ class CollectionProtocol:
             values: What its words name.
         """
         for round_ in self._rounds:
-            if round_.is_frozen:
+            is_stopped = round_.has_failed and _STOPPED_BY.get(case) in round_.held
+            if round_.is_frozen or is_stopped:
                 self._report_progress(round_, case, values)
             elif round_.held:
                 # Whether the last lock taken was the last of all is known when collecting begins.

@@ -277,6 +277,36 @@ def moved(kind: str, *, is_locked: bool, **body: object) -> Journal:
 
 
 @case()
+def no_progress_while_locked__failed(breaks: bool) -> Journal:
+    """A collection that fails has no last lock; what it has locked stands still all the same."""
+    journal = source()
+    fields = {"collection_id": "c1", "session": 7}
+    journal.record("collection", step="enter", **fields)
+    resources = ["LOCK_collect_instance_log", "channel_map", "channel:", "binlog"]
+    for resource in resources if breaks else resources[:-1]:
+        journal.record("collection", step="lock", resource=resource, **fields)
+    journal.groups(1)
+    journal.record("collection", step="error", **fields)
+    return journal
+
+
+@case()
+def no_progress_while_locked__after_an_error(breaks: bool) -> Journal:
+    """Until it is unlocked."""
+    journal = source()
+    fields = {"collection_id": "c1", "session": 7}
+    journal.record("collection", step="enter", **fields)
+    for resource in ("LOCK_collect_instance_log", "channel_map"):
+        journal.record("collection", step="lock", resource=resource, **fields)
+    journal.record("collection", step="error", **fields)
+    if not breaks:
+        journal.record("collection", step="unlock", resource="channel_map", **fields)
+    journal.groups(1)  # which another lock stops
+    journal.record("channel", channel="", action="start_receiver")
+    return journal
+
+
+@case()
 def no_progress_while_locked__reset(breaks: bool) -> Journal:
     return moved("binlog_reset", is_locked=breaks)
 
