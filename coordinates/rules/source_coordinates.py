@@ -221,6 +221,8 @@ def wrong_coordinates(
                     source=against.source.instance_id,
                 )
             )
+    if row.read == row.executed and len(found) > 1:
+        del found[0]  # who has executed up to there has read it: one breach, not two
     return found, unknown
 
 
