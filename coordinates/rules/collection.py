@@ -164,8 +164,7 @@ NO_PROGRESS_WHILE_LOCKED = register(
         claim=(
             "Between the last lock and the first unlock of a collection nothing is logged or"
             " executed, no channel is changed and no receiver flushes its positions; the log of a"
-            " locked engine stands still. Of a collection that fails before it has all locks, what"
-            " it has locked stands still until it unlocks."
+            " locked engine stands still, and so does what a collection that fails has locked."
         ),
         why=(
             "Each of these acts needs a lock that the collection holds: LOCK_log, the lock of the"

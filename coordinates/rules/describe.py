@@ -134,6 +134,8 @@ _PLACES: Final = {
     "sql": "'<{}>'",
     "name": "`<{}>`",
     "sh": "'<{}>'",
+    "gtids_sql": "'<{}>'",
+    "gtids_sh": "'<{}>'",
     "file": "'<file of {}>'",
     "position": "<position of {}>",
 }

@@ -19,6 +19,7 @@ and in statements, where nothing is shortened,
 - ``{gtids:sql}``: a string of SQL, quoted,
 - ``{table:name}``: a name of SQL, quoted, with the one of its database before a dot,
 - ``{file:sh}``: a word of a command line, quoted,
+- ``{gtids:gtids_sql}`` and ``{gtids:gtids_sh}``: the same, of a GTID set that is not empty,
 - ``{at:file}`` and ``{at:position}``: the file, as a word of a command line, and the position of a
   log coordinate,
 - ``{number:d}``: a number.
@@ -183,6 +184,13 @@ def _word(value: Any) -> str:
     return shlex.quote(_one_line(value))
 
 
+def _some_gtids(value: Any) -> str:
+    """Other text is an error of the server that is asked, and of an empty set nothing is said."""
+    if not GtidSet.parse(_text(value), tags=True):
+        raise ValueError("expected at least one GTID")
+    return _text(value)
+
+
 def _file(value: Any) -> str:
     return _word(_coordinate_of(value)[1])
 
@@ -217,6 +225,8 @@ _SPECIAL: dict[str, Callable[[Any], str]] = {
     "sql": _sql,
     "name": _name,
     "sh": _word,
+    "gtids_sql": lambda value: _sql(_some_gtids(value)),
+    "gtids_sh": lambda value: _word(_some_gtids(value)),
     "file": _file,
     "position": _position,
     "group": _group,
@@ -293,7 +303,8 @@ def _by_text(templates: Iterable[Statement], values: Mapping[str, Any]) -> dict[
             with suppress(ValueError):
                 on = fill(statement.on, values)
                 text = in_names_of(values.get("versions", {}).get(on), statement.text)
-                made.setdefault(fill(text, values), []).append(on)
+                of_text = made.setdefault(fill(text, values), [])
+                of_text += [on] if on not in of_text else []  # two may have one older name
     return made
 
 

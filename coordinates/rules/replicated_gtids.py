@@ -26,7 +26,9 @@ from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Wait
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.source_coordinates import kind_at
 from tallystick.coordinates.rules.statements import (
+    BINARY_LOGS,
     RECEIVED,
+    REPLICA_STATUS,
     fetched,
     groups,
     not_executed,
@@ -538,7 +540,12 @@ def _is_older_than_an_upstream(row: ReplicaExecuted, against: Against) -> bool:
         " it keeps them: switch that on, or let the replica follow the source's source. What SET"
         " gtid_purged gave the source, give the replica too, if its data have it."
     ),
-    verify=(not_purged(on="{source}"), not_executed()),
+    verify=(
+        not_purged(on="{source}"),
+        not_executed(),
+        BINARY_LOGS._replace(on="{source}", needs=("oldest",)),
+        REPLICA_STATUS._replace(needs=("oldest",)),
+    ),
     cases={
         "purged_and_missing": Case(
             "Instance {source} counts {witness:gtids} as purged, which its replica has neither"

@@ -33,10 +33,21 @@ _RENAMED: Final = tuple(
         ((8, 0, 23), r"\bCHANGE REPLICATION SOURCE\b", "CHANGE MASTER"),
         ((8, 0, 23), r"\bSOURCE_(?=[A-Z])", "MASTER_"),
         ((8, 0, 22), r"\b(START|STOP|RESET|SHOW) REPLICA\b", r"\1 SLAVE"),
+        (
+            (8, 0, 11),
+            r"SELECT LOCAL, REPLICATION, STORAGE_ENGINES FROM performance_schema\.log_status;",
+            "SHOW MASTER STATUS;",
+        ),
+        (
+            (8, 0, 11),
+            r"SELECT STORAGE_ENGINES->>.* FROM performance_schema\.log_status;",
+            "SHOW ENGINE INNODB STATUS;",
+        ),
+        ((8, 0, 1), r"\bbinlog_expire_logs_seconds\b", "expire_logs_days"),
         ((8, 0, 1), r"\bAPPLYING_TRANSACTION\b", "LAST_SEEN_TRANSACTION"),
     )
 )
-"""Since which version something has its name, and what it was called before."""
+"""Since which version something is there under its name, and what stands for it before."""
 _numbers = re.compile(r"(\d+)\.(\d+)\.(\d+)").match
 
 
@@ -76,13 +87,15 @@ def sql(text: str, on: str = _HERE) -> Statement:
 def not_executed(value: str = "witness", on: str = _HERE) -> Statement:
     """Which GTIDs the server has not executed."""
     return sql(
-        f"SELECT GTID_SUBTRACT({{{value}:sql}}, @@GLOBAL.gtid_executed) AS not_executed;", on
+        f"SELECT GTID_SUBTRACT({{{value}:gtids_sql}}, @@GLOBAL.gtid_executed) AS not_executed;", on
     )
 
 
 def not_purged(value: str = "witness", on: str = _HERE) -> Statement:
     """Which GTIDs do not count as purged."""
-    return sql(f"SELECT GTID_SUBTRACT({{{value}:sql}}, @@GLOBAL.gtid_purged) AS not_purged;", on)
+    return sql(
+        f"SELECT GTID_SUBTRACT({{{value}:gtids_sql}}, @@GLOBAL.gtid_purged) AS not_purged;", on
+    )
 
 
 def groups(value: str = "witness", on: str = _HERE) -> Statement:
@@ -90,7 +103,7 @@ def groups(value: str = "witness", on: str = _HERE) -> Statement:
     return Statement(
         on,
         f"mysql -rNBe 'SHOW BINARY LOGS' | cut -f 1 | tr '\\n' '\\0' | xargs -0 {_MYSQLBINLOG}"
-        f" --read-from-remote-server --include-gtids={{{value}:sh}}",
+        f" --read-from-remote-server --include-gtids={{{value}:gtids_sh}}",
     )
 
 
@@ -105,7 +118,7 @@ def fetched(on: str) -> tuple[Statement, ...]:
             on,
         ),
         sql(f"START REPLICA {channel}", on),
-        sql("SELECT WAIT_FOR_EXECUTED_GTID_SET({witness:sql});", on),
+        sql("SELECT WAIT_FOR_EXECUTED_GTID_SET({witness:gtids_sql});", on),
         sql(f"STOP REPLICA {channel}", on),
         sql(f"RESET REPLICA ALL {channel}", on),
     )

@@ -22,7 +22,11 @@ CASES = all_cases()
 UUID = "aaaaaaaa-0000-0000-0000-000000000001"
 
 
-SHOWN = {"sql", "name", "sh", "file", "position", "d"}
+SHOWN = {"sql", "gtids_sql", "name", "sh", "gtids_sh", "file", "position", "d"}
+LSN_OF_ROW = (
+    "SELECT STORAGE_ENGINES->>'$.InnoDB.LSN' AS lsn, STORAGE_ENGINES->>'$.InnoDB.LSN_checkpoint'"
+    " AS lsn_checkpoint FROM performance_schema.log_status;"
+)
 
 
 def test_a_finding_names_the_statements_that_show_it():
@@ -41,6 +45,38 @@ def test_a_finding_names_the_statements_that_show_it():
     assert finding_document(found)["verify"] == [
         {"on": on, "statement": statement} for on, statement in statements
     ]
+
+
+def test_a_position_is_no_gtid_set_in_a_statement():
+    """The server would answer error 1772; what shows the files is asked for instead."""
+    found = finding(
+        rule="purged_not_needed",
+        case="file_purged",
+        channel="x",
+        witness="binlog.000001:157",
+        data={"source": "s", "file": "binlog.000001", "position": 157, "oldest": "binlog.000003"},
+    )
+    assert explain(found).verify == (
+        ("s", "SHOW BINARY LOGS;"),
+        ("a", "SHOW REPLICA STATUS FOR CHANNEL 'x';"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "statements"),
+    [
+        ("snapshot_position_within_file", "5.7.44", ["SHOW BINARY LOGS;", "SHOW MASTER STATUS;"]),
+        ("lsn_order", "5.7.44", ["SHOW ENGINE INNODB STATUS;"]),
+        ("lsn_order", "8.0.11", [LSN_OF_ROW, "SHOW ENGINE INNODB STATUS;"]),
+    ],
+)
+def test_a_server_without_log_status_is_asked_for_what_it_has(name, version, statements):
+    """Each statement once, though two have one older name."""
+    journal = CASES[name].build(breaks=True)
+    [start] = [one for one in journal.records if one["kind"] == "start"]
+    start["version"] = version
+    [found] = [one for one in audit(journal).findings if one.rule == name]
+    assert explain(found).verify == tuple(("a", one) for one in statements)
 
 
 def test_a_finding_names_the_statements_that_heal_it():
@@ -114,6 +150,10 @@ def test_values_from_outside_stay_inside_their_quotes():
         ("file", "--result-file=x.000001:4"),
         ("position", "binlog.000001:4x"),
         ("sql", ["a list"]),
+        ("gtids_sql", "binlog.000001:157"),
+        ("gtids_sh", "binlog.000001:157"),
+        ("gtids_sql", ""),
+        ("gtids_sh", ""),
         ("d", "4"),
     ],
 )
