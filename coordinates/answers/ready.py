@@ -109,6 +109,11 @@ NEEDS = {
         _FAILOVER,
         "one that is stopped does not follow its source (SHOW REPLICA STATUS Statement)",
     ),
+    "has_binlog": Need(
+        "it writes a binary log",
+        _FAILOVER,
+        "its replicas are sent what it logs (Switching Sources During Failover)",
+    ),
     "received_applied": Need(
         "all that its channels have received is executed",
         _FAILOVER,
@@ -429,6 +434,15 @@ def _threads_running(asked: _Asked) -> Said:
     return Answer.YES, "receiver and applier of each channel run"
 
 
+def _has_binlog(asked: _Asked) -> Said:
+    row = asked.one.row
+    if row is None:
+        return Answer.UNDECIDED, "no row of it is known"
+    if row.binary_log_file is None:
+        return Answer.NO, "its row names no binary log: no replica could follow it"
+    return Answer.YES, f"it writes {row.binary_log_file}"
+
+
 def _received_applied(asked: _Asked) -> Said:
     executed = asked.one.executed
     if executed is None:
@@ -514,6 +528,7 @@ _CHECKS: dict[str, Callable[[_Asked], Said]] = {
     "info_crash_safe": _info_crash_safe,
     "source_logs_there": _source_logs_there,
     "threads_running": _threads_running,
+    "has_binlog": _has_binlog,
     "received_applied": _received_applied,
     "nothing_missing": _nothing_missing,
     "replicas_logs_there": _replicas_logs_there,

@@ -299,6 +299,7 @@ SENTENCES = [
         "source_logs_there": (
             Answer.YES, "its sources have in their binary logs all that it lacks"),
         "threads_running": (Answer.YES, "receiver and applier of each channel run"),
+        "has_binlog": (Answer.YES, "it writes mysql-bin.000001"),
         "received_applied": (Answer.YES, "all that its channels have received is executed"),
         "nothing_missing": (Answer.YES, HAS_ALL),
         "replicas_logs_there": (
@@ -335,6 +336,9 @@ SENTENCES = [
     ("replica-a1", {"receiver": "connecting", "applier": None}, {
         "threads_running": (Answer.UNDECIDED,
             f"the receiver of {DEFAULT} has no connection, the applier of {DEFAULT} was not read"),
+    }),
+    ("replica-a1", {"row": {"binary_log_file": None, "binary_log_position": None}}, {
+        "has_binlog": (Answer.NO, "its row names no binary log: no replica could follow it"),
     }),
     ("replica-a1", {"row": {"commit_lag": 1_234}}, {
         "row_not_torn": (Answer.NO,
