@@ -153,7 +153,6 @@ APPLIED_EXACTLY_ONCE = register(
 REMEMBERED_MAX = 4096
 ROUNDS_MIN = 3
 """Two transactions of one server may well have one commit time, three will hardly have."""
-ABSENT = -1
 
 Origin = tuple[int, int]
 """server_id and original_commit_timestamp of a transaction."""

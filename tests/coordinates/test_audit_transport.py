@@ -9,6 +9,7 @@ import pytest
 
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.instance import WAITING_MAX, InstanceAudit
+from tallystick.coordinates.events.block_codec import decode_block, encode_block
 from tallystick.coordinates.events.journal import Block, BlockBuilder, concatenate, cut_into_blocks
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode, Outcome
@@ -120,6 +121,22 @@ def test_a_new_epoch_is_a_gap_even_when_it_begins_further_back(back: int):
     reported = next(o for o in result.observations if o.code is GAP)
     assert "epoch 1 of its journal began after epoch 0" in observation_text(reported)
     assert "CONSISTENT" == result.verdicts[-1]
+
+
+def test_an_epoch_may_be_a_time():
+    """Each of its messages names it anew."""
+    messages = map(encode_block, cut_into_blocks(of_epoch(BUSY, 1_700_000_000), 20))
+    result, known = absorbed(*map(decode_block, messages)), absorbed(BUSY)
+    assert (known.codes, known.verdicts) == (result.codes, result.verdicts)
+
+
+def test_another_journal_that_begins_under_the_same_epoch_is_read():
+    """Which of the two is right is not known; the server that the second one shows is judged."""
+    other = Journal().begin().groups(7)
+    other.row()
+    result = absorbed(BUSY, whole(other))
+    assert ObservationCode.JOURNAL_REUSED in result.codes
+    assert [*absorbed(BUSY).verdicts, "CONSISTENT"] == result.verdicts
 
 
 def test_a_first_block_that_begins_late_is_no_gap():

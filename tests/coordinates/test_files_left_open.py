@@ -80,15 +80,17 @@ def test_a_server_that_has_stopped_has_started_before_it_goes_on(
     stopped_at = journal.ts
     if starts:
         journal.start(crashed=False)
+    record = len(journal.records)
     if goes_on == "event":
         journal.relay()
     else:
         asked_at = stopped_at + (goes_on == "row")
         journal.row(requested_at=asked_at, received_at=asked_at)["row"] = row
-    result = audit(journal)
+    result = audit(journal, block_size=3)
     assert result.broken == []
     is_missed = not starts and goes_on != "earlier row"
-    assert _reasons(result) == ["start_unrecorded"] * is_missed
+    noted = [(one.reason, one.at) for one in result.observations]
+    assert noted == [("start_unrecorded", f"0:{record}")] * is_missed
 
 
 @pytest.mark.parametrize("starts", [True, False])

@@ -2193,6 +2193,16 @@ class TestGtidOriginAgreement:
             f"server_id 1, original_commit_timestamp 1001 (r-bin.000001:{end_of(1)})"
         )
 
+    def test_the_binary_log_keeps_what_it_has_when_a_relay_log_begins_anew(self):
+        """Only the channel's own log has gone with RESET REPLICA."""
+        source, replica = fleet_of_two()
+        replica.commit_times = {f"{A}:1": 1001}
+        replica.log(f"{A}:1", server_id=1)
+        replica.administer("reset")
+        replica.status(f"{A}:1", replica.says(source))
+        source.status(f"{A}:1-3")
+        assert "gtid_origin_agreement" in names(audit(source, replica))
+
     def test_unknown_origins_are_skipped(self):
         """-1 agrees with everything."""
         source, replica = fleet_of_two()

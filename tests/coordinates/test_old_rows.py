@@ -37,13 +37,14 @@ def test_an_answer_given_again_with_its_time_is_of_nobody_knows_when(pause_us):
     assert last_answer(journal) == (Verdict.UNDECIDED, ROW_MAY_BE_OLD.code)
 
 
-def test_answers_that_come_one_after_the_other_are_of_their_own_time():
+@pytest.mark.parametrize("meanwhile", [0, 1])
+def test_answers_that_come_one_after_the_other_are_of_their_own_time(meanwhile):
     """The log goes on between each of them and its record, as on a busy server."""
     journal = source()
     journal.ts += SECOND_US
     for _ in range(3):
         at = journal.ts
-        row = journal.row()["row"]
+        row = journal.groups(meanwhile).row()["row"]
         del journal.records[-1]
         journal.groups(2)
         journal.row(requested_at=at - 500, received_at=at).update(row=row)
