@@ -285,6 +285,7 @@ class InstanceAudit(ServerRecordReader):
     def finish(self) -> AuditOutput:
         """The end of a finished journal: rows that still wait are undecided."""
         self._settle_rows(force=True)
+        self.reporter.position = (self.epoch, self.next_sequence - 1, self.ts)
         self.reporter.time_anew()
         for name, given in self.baselines.given_up.items():
             left = given.gtids - self.binlog.logged.freeze()

@@ -17,7 +17,9 @@ from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.producers.simulator.assemble import simulate
 from tests.support.fleet_journals import A, B, C, Clock, names
 from tests.support.fleet_journals import Journal as FleetJournal
+from tests.support.rule_cases import all_cases
 
+CASES = all_cases()
 JOURNALS = sorted((Path(__file__).parents[1] / "real_journals").glob("*.jsonl"))
 BLOCK_SIZES = (40, 700)
 
@@ -51,8 +53,10 @@ class SavedFleet(FleetAudit):
         return output
 
 
-def assert_said_alike(blocks: list[Block], monkeypatch: pytest.MonkeyPatch) -> None:
-    for size in BLOCK_SIZES:
+def assert_said_alike(
+    blocks: list[Block], monkeypatch: pytest.MonkeyPatch, sizes: Iterable[int] = BLOCK_SIZES
+) -> None:
+    for size in sizes:
         pieces = [piece for block in blocks for piece in cut_into_blocks(block, size)]
         expected = replay.audit_history(pieces)
         with monkeypatch.context() as patch:
@@ -72,6 +76,13 @@ def test_on_the_journals_of_real_servers(path, monkeypatch):
 def test_on_simulated_fleets(seed, monkeypatch):
     """With faults and without."""
     assert_said_alike(list(simulate(scenario_of(seed)).blocks(2048)), monkeypatch)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_on_the_cases_of_rules(name, monkeypatch):
+    """What is named in two records is equal, and no longer one object."""
+    journal = CASES[name].build(breaks=True)
+    assert_said_alike(list(blocks_from_lines(journal.lines())), monkeypatch, sizes=(5,))
 
 
 @pytest.mark.parametrize("above", ["north", "none", "a", "z"])
