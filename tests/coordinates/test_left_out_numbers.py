@@ -42,6 +42,18 @@ def test_what_rotate_names_follows(listed: tuple[int, ...]):
     assert reasons(result) == ({"numbers_unseen"} if 3 in listed else set())
 
 
+@pytest.mark.parametrize(("oldest", "is_left_out"), [(998, False), (997, True)])
+def test_files_of_before_the_journal_follow_by_their_numbers(oldest: int, is_left_out: bool):
+    """No ROTATE in it names them."""
+    journal = Journal()
+    journal.start()
+    journal.binlog.open(1000)
+    journal.groups(1).row(binary_logs=files(oldest, 999, 1000))
+    result = audit(journal)
+    assert result.broken == []
+    assert reasons(result) == ({"numbers_unseen"} if is_left_out else set())
+
+
 def restarted(number: int, mode: str = "ON") -> Journal:
     """A journal whose server is started twice, and its last file has this number."""
     journal = Journal(gtid_mode=mode).begin()

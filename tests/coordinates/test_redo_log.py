@@ -18,12 +18,19 @@ from tallystick.coordinates.events.journal import (
 from tallystick.coordinates.events.json_lines import JsonLinesError, blocks_from_lines
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.logs import log_reader, redo_log
+from tallystick.coordinates.rules import redo_positions
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.innodb import advance_lsn, last_block
 from tests.support.journals import Journal, audit
 from tests.support.rule_cases import CASES, innodb
 from tests.support.rule_cases_of_redo_log import CAPACITY as FILES
-from tests.support.rule_cases_of_redo_log import LSN, redo, writing
+from tests.support.rule_cases_of_redo_log import (
+    LSN,
+    image_lsn_within_redo__coordinates,
+    image_lsn_within_redo__row,
+    redo,
+    writing,
+)
 
 CAPACITY = 2**20
 
@@ -359,3 +366,28 @@ def test_a_row_of_before_the_start_shows_no_loss(asked: dict[str, int], is_judge
     expected = "lsn_not_accepted" if is_judged else "redo_log_not_read"
     undecided = {one.rule: one.reason for cut in result.cuts for one in cut.undecided}
     assert undecided["row_lsn_at_its_instant"] == expected
+
+
+@pytest.mark.parametrize("kept", [2, 3])
+def test_an_image_is_bounded_by_the_groups_that_are_remembered(kept: int, monkeypatch) -> None:
+    """A backup may go on for hours: its coordinates are those of its end."""
+    monkeypatch.setattr(redo_positions, "_REACHED_MAX", kept)
+    journal = image_lsn_within_redo__coordinates(breaks=True)
+    image = journal.records.pop()
+    redo(journal, "WRITE", LSN + 1400, start_lsn=LSN + 900)
+    redo(journal, "FLUSH", LSN + 1400)
+    journal.groups(1)
+    journal.records.append(image | {"ts": journal.ts})
+    assert audit(journal).broken == ["image_lsn_within_redo"] * (kept == 3)
+
+
+def test_rows_of_an_idle_server_are_remembered_as_one(monkeypatch) -> None:
+    """They bound an image of a later place only: however many there are, others stay known."""
+    monkeypatch.setattr(redo_positions, "_REACHED_MAX", 2)
+    journal = image_lsn_within_redo__row(breaks=True)
+    image = journal.records.pop()
+    last = innodb(journal.records[-1])
+    for _ in range(2):
+        innodb(journal.row()).update(last)
+    journal.records.append(image | {"ts": journal.ts})
+    assert audit(journal).broken == ["image_lsn_within_redo"]

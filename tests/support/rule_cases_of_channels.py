@@ -26,6 +26,14 @@ def relay_position_on_written_boundary__inside(breaks: bool) -> Journal:
 
 
 @case()
+def relay_position_on_written_boundary__magic_number(breaks: bool) -> Journal:
+    """The first event of a file begins behind it."""
+    journal, _relay, _ = replica()
+    channel(journal.row())["relay_log_position"] = 3 if breaks else 4
+    return journal
+
+
+@case()
 def relay_position_on_written_boundary__of_another_log(breaks: bool) -> Journal:
     """A file of a name that was not seen may be of another host; the binary log's is not."""
     journal, _relay, _ = replica()
