@@ -100,6 +100,7 @@ def test_whose_label_changes_begins_anew_and_nothing_false_is_found(at):
         assert "named cluster east and names cluster west" in observation_text(changed)
         assert result.verdict is Verdict.UNDECIDED
         assert result.instances == sorted((SOURCE, REPLICA))
+        assert [(edge.replica, edge.source) for edge in result.topology] == [(REPLICA, None)]
 
 
 def test_who_comes_back_is_away_from_where_it_was():

@@ -2203,6 +2203,18 @@ class TestGtidOriginAgreement:
         source.status(f"{A}:1-3")
         assert "gtid_origin_agreement" in names(audit(source, replica))
 
+    def test_groups_may_be_logged_in_another_order(self):
+        """By a replica that applies in parallel, and is read before its source."""
+        source, replica = fleet_of_two(groups=5)
+        replica.commit_times = {f"{A}:3": 1001}
+        for gnos in ((1, 5), (3,), (2, 4)):
+            replica.log(*(f"{A}:{gno}" for gno in gnos), server_id=1)
+        replica.status(f"{A}:1-5", replica.says(source, f"{A}:1-5"))
+        source.status(f"{A}:1-5")
+        output = audit(replica, source)
+        [found] = [one for one in output.findings if one.rule == "gtid_origin_agreement"]
+        assert found.at.startswith(f"{A}:3 ")
+
     def test_unknown_origins_are_skipped(self):
         """-1 agrees with everything."""
         source, replica = fleet_of_two()

@@ -38,6 +38,7 @@ def test_who_answered_with_others_is_expected_to_go_on(answers, missing):
     assert [(cut.collection_id, cut.instance_id) for cut, _ in found] == missing
     for cut, observation in found:
         assert (cut.answer, Verdict(cut.verdict)) == ("missing", Verdict.UNDECIDED)
+        assert (cut.epoch, cut.sequence) == (0, 0)  # of no record
         assert observation.is_undecided
         assert observation.collection_id == cut.collection_id
 

@@ -20,6 +20,7 @@ from tallystick.coordinates.events.journal import (
 )
 from tallystick.coordinates.results import ObservationCode, Verdict
 from tallystick.coordinates.rules.collection import COLLECTION_WITHIN_BUDGET
+from tallystick.coordinates.rules.online_backup import ENGINE_LOCK_BUDGET
 from tallystick.coordinates.rules.outcomes import Broken
 from tallystick.producers.simulator.assemble import simulate
 from tests.support.journals import UUID_A, Journal, audit
@@ -201,6 +202,18 @@ def test_a_duration_that_four_answers_do_not_confirm_stays_unconfirmed(set_us: i
         reporter.answered(0, set_us)
     assert [one.at for one in reporter.observations] == ["c"] * set_us
     assert reporter.unconfirmed == []
+
+
+@pytest.mark.parametrize(
+    ("short_us", "is_found"), [(1, False), (SECOND_US, False), (SECOND_US + 1, True)]
+)
+def test_too_short_is_found_beyond_what_a_clock_is_set_back_unseen(short_us: int, is_found: bool):
+    """An answer may have taken a second longer than the one before."""
+    reporter = Reporter("a", is_timed=True, lag_us=0)
+    broken = Broken("retry_too_early", witness="", at="round 2")
+    reporter.broken(ENGINE_LOCK_BUDGET, broken, excess_us=-short_us)
+    reporter.answered(0, 0)
+    assert bool(reporter.findings) is is_found
 
 
 # The clock itself
