@@ -371,6 +371,8 @@ def test_after_an_unreadable_file_name_the_end_of_the_last_file_is_forgotten(is_
     names = tuple("nonsense" if name == "binlog.000007" else name for name in block.files)
     result = absorbed(replace(block, files=names))
     assert ([], "CONSISTENT") == (result.broken, result.verdicts[-1])
+    unreadable = [o for o in result.observations if o.reason == "file_name_unreadable"]
+    assert {True} == {o.is_undecided for o in unreadable}
 
 
 @pytest.mark.parametrize("ending", ["end", "gap", "epoch"])

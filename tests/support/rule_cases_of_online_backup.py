@@ -35,6 +35,16 @@ def engine_lock_budget__handed_on(breaks: bool) -> Journal:
 
 
 @case()
+def engine_lock_budget__all_spent(breaks: bool) -> Journal:
+    """The last engine gets no more than what clocks may differ by."""
+    return engine_locks(
+        ("begin", 1_000, {"round": 1}),
+        ("lock", 2_000_000, {"engine": "myisam", "timeout": 2_000_000}),
+        ("lock", 0, {"engine": "innodb", "timeout": 50_000 + breaks}),
+    )
+
+
+@case()
 def engine_lock_budget__goes_on_after_bail_out(breaks: bool) -> Journal:
     steps = [
         ("begin", 1_000, {"round": 1}),

@@ -47,7 +47,10 @@ class Receiver:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
+                length = int(self.headers["Content-Length"])
+                body = self.rfile.read(length)
+                if len(body) < length:
+                    return  # its sender was killed
                 arrived_at = time.time()
                 receiver.got.append((dict(self.headers), body))
                 receiver.answers.wait()
