@@ -17,11 +17,12 @@ def _row(journal: Journal, executed: str) -> None:
 
 
 def test_a_hole_is_found_once() -> None:
-    """Beside it the last group is on its way at the next row."""
+    """Beside it the last group is on its way at the next rows."""
     journal = source(5)
     _row(journal, "1-3:5")
     journal.groups(2)
-    _row(journal, "1-3:5-6")
+    for _ in range(3):
+        _row(journal, "1-3:5-6")
     result = audit(journal)
     assert _found(result) == [("commit_lag_is_suffix", f"{UUID_A}:4")]
 

@@ -77,6 +77,7 @@ def test_one_is_shown_whole(tallystick, audited):
     opened, known, _ = audited
     ran = tallystick("incidents", "show", known.incident_id[:8])
     assert (0, "") == (ran.code, ran.err)
+    assert f"  {known.instance_id}, since " in ran.out
     assert f"witness: {A}:1" in ran.out
     assert "acknowledged by dba" in ran.out
     assert "to do: " in ran.out

@@ -107,6 +107,8 @@ def test_what_cannot_be_read_is_named_with_its_statement(monkeypatch):
     assert "not among these servers: S" == parts[SOURCES].text
     assert ("not read", NOT_SET.text) == (parts[RELAY_LOGS].state, parts[RELAY_LOGS].text)
     assert "read" == parts["mysql.slave_master_info"].state
+    assert "stored positions of receivers" == parts["mysql.slave_master_info"].text
+    assert "by XA_RECOVER_ADMIN" == parts["whether there are prepared XA transactions"].text
     both = explained([replica, server("s", "S", binary_logs={})])
     by_name = {(part.server, part.evidence): part for part in both}
     assert "read" == by_name["r", SOURCES].state

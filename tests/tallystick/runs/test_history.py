@@ -92,6 +92,14 @@ def read(directory: Path, **more):
     return read_run(directory, command="report", title="t", begun_at=NOW, **more)
 
 
+def test_what_was_broken_was_checked(long_run, tmp_path):
+    """In a run of which the newest collections alone are in detail, too."""
+    before = read(tmp_path, collections=10).counts["checks"]
+    broken = Check("lsn_order", Outcome.BROKEN, "checkpoint_beyond")
+    long_run.write(130, checks=[SubjectCheck("a", None, "c-129", START + 129 * MINUTE, broken)])
+    assert read(tmp_path, collections=10).counts["checks"] == before + 1
+
+
 @pytest.mark.parametrize("upkeep", [1, 4, 1000])
 def test_sums_are_those_of_the_rows(tmp_path, monkeypatch, upkeep):
     """However much upkeep has summed, and with what an end wrote that is taken back."""

@@ -25,7 +25,7 @@ from tallystick.producers.simulator.scenarios.design_scenario import (
     Showing,
 )
 from tallystick.runs.replay import result_of_audit
-from tallystick.runs.scenario import FILE, ScenarioResult, scenario_result
+from tallystick.runs.scenario import FILE, RuleCount, ScenarioResult, scenario_result
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SEEDS = (1, 2, 3)
@@ -164,6 +164,13 @@ def test_the_counts_are_those_of_the_cuts() -> None:
     for cut in audit.cuts:
         names = [*cut.names(Outcome.HOLDS), *cut.names(Outcome.BROKEN)]
         assert cut.evaluated == len(names)
+
+
+def test_more_breaches_than_expected_are_told_beside_those() -> None:
+    """What the document expects is no breach of its own."""
+    assert str(RuleCount("lsn_order", 2, 5, 0, 2)) == (
+        "lsn_order broken 3 times, held 2 times, broken 2 times as expected"
+    )
 
 
 def test_a_run_keeps_what_it_showed(tmp_path: Path) -> None:
