@@ -74,3 +74,22 @@ def test_what_reset_made_the_server_forget_was_not_given_up(
     said = [one for one in result.observations if one.reason == "given_up_unexecuted"]
     assert [one.data["missing"] for one in said] == [f"{UUID_C}:5"] * receives_more
     assert result.broken == []
+
+
+def test_what_a_channel_of_one_name_had_twice_not_executed_is_named_together() -> None:
+    """It was configured again, and removed when one row had come."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status())
+    relay.copy(more[0])
+    journal.record("channel", channel="", action="reset_all")
+    journal.record("channel", channel="", action="change_source", source_uuid=UUID_C)
+    relay = journal.relay("", "again")
+    relay.connect()
+    journal.row(replica_status=journal.replica_status())
+    relay.copy(more[1])
+    journal.record("channel", channel="", action="reset_all")
+    del journal.relays[""]
+    for _ in range(2):
+        journal.row()
+    said = [one for one in audit(journal).observations if one.reason == "given_up_unexecuted"]
+    assert [one.data["missing"] for one in said] == [f"{UUID_C}:4-5"]
