@@ -161,7 +161,8 @@ class OneOf:
     def __call__(self, value: Any) -> str:
         """Check ``value``."""
         if type(value) is not str or value not in self.allowed:
-            raise FieldError(f"one of {', '.join(self.allowed)}", value)
+            one_of = "one of " if len(self.allowed) > 1 else ""
+            raise FieldError(one_of + ", ".join(self.allowed), value)
         return value
 
 

@@ -348,21 +348,23 @@ _CLONE_FIELDS: dict[str, Check] = {
     "begin_time": text,
     "not_before": _COUNT,
 }
+_DONOR_FIELDS: dict[str, Check] = {**_CLONE_FIELDS, "role": OneOf("donor")}
+_RECIPIENT_FIELDS: dict[str, Check] = {**_CLONE_FIELDS, "role": OneOf("recipient")}
 _CLONE_STEPS: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
     "begin": (_CLONE_FIELDS, ()),
-    "refused": (_CLONE_FIELDS, ()),
-    "version": (_CLONE_FIELDS, ("donor_version", "recipient_version")),
-    "stage": (_CLONE_FIELDS, ("stage",)),
-    "order_forced": (_CLONE_FIELDS, ()),
-    "prepared_awaited": (_CLONE_FIELDS, ()),
-    "donor_blocked": (_CLONE_FIELDS, ()),
-    "position_read": (_CLONE_FIELDS, ("lsn",)),
-    "commit": (_CLONE_FIELDS, ("binlog_file", "binlog_position")),
-    "donor_released": (_CLONE_FIELDS, ()),
-    "order_released": (_CLONE_FIELDS, ()),
+    "refused": (_RECIPIENT_FIELDS, ()),
+    "version": (_RECIPIENT_FIELDS, ("donor_version", "recipient_version")),
+    "stage": (_RECIPIENT_FIELDS, ("stage",)),
+    "order_forced": (_DONOR_FIELDS, ()),
+    "prepared_awaited": (_DONOR_FIELDS, ()),
+    "donor_blocked": (_DONOR_FIELDS, ()),
+    "position_read": (_DONOR_FIELDS, ("lsn",)),
+    "commit": (_DONOR_FIELDS, ("binlog_file", "binlog_position")),
+    "donor_released": (_DONOR_FIELDS, ()),
+    "order_released": (_DONOR_FIELDS, ()),
     "end": (_CLONE_FIELDS, ()),
-    "recovered": (_CLONE_FIELDS, ("gtid_executed", "lsn")),
-    "found": (_CLONE_FIELDS, ()),
+    "recovered": (_RECIPIENT_FIELDS, ("gtid_executed", "lsn")),
+    "found": (_RECIPIENT_FIELDS, ()),
 }
 
 

@@ -317,6 +317,8 @@ REFUSED = [
     (server_record("clone", step="end"), "role", "expected this key"),
     (server_record("clone", step="stage", role="recipient"), "stage", "expected this key"),
     (server_record("clone", step="commit", role="donor"), "binlog_file", "expected this key"),
+    (server_record("clone", step="order_forced", role="recipient"), "role", "expected donor, "),
+    (server_record("clone", step="found", role="donor"), "role", "expected recipient, "),
     (server_record("gtid_persister", step="commit", trx_no=1), "gtid", "expected this key"),
     (server_record("gtid_persister", step="prepare", gtid="x:1"), "gtid", "a GTID, as "),
     (server_record("gtid_persister", step="prepare", gtid=f"{UUID}:1-2"), "gtid", "a GTID, as "),
