@@ -20,6 +20,7 @@ from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT, events_fr
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.faults import FAULTS
+from tests.support.journals import UUID_A
 from tests.support.rule_cases import all_cases, audited
 
 _NO_SUCH_CHANNEL = 3074
@@ -120,7 +121,7 @@ def test_a_file_may_have_any_name(tmp_path):
     ):
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o700)
-    values = {"at": f"./{ODD_FILE}:4711", "witness": "u:1-3", "instance": "a"}
+    values = {"at": f"./{ODD_FILE}:4711", "witness": f"{UUID_A}:1-3", "instance": "a"}
     for statement in (events_from("at"), groups("witness")):
         line = fill(statement.text, values)
         done = subprocess.run(
