@@ -189,7 +189,7 @@ class FleetAudit:
             # lacks is not held against others.
             clock = member.timeline.clock
             is_whole = member.timeline.known_ts >= written_to.get(clock.present or "", 0)
-            if is_whole and not clock.has_left_out(asked):
+            if (clock.has_ended or is_whole) and not clock.has_left_out(asked):
                 self.reader.end(member.timeline, END_OF_TIME)
         self._settle()
         for key, queue in self.queues.items():

@@ -58,6 +58,7 @@ BESIDE_THE_LOGS = frozenset(
         FleetEventKind.GTID_PURGED,
         FleetEventKind.NO_STATUS,
         FleetEventKind.OBSERVER,
+        FleetEventKind.OBSERVER_ENDED,
         FleetEventKind.PURGED,
         FleetEventKind.BEGUN_ANEW,
     }
@@ -102,6 +103,7 @@ class FleetEventReader:
             FleetEventKind.BACKUP: self._backup_stepped,
             FleetEventKind.GAP: self._records_lost,
             FleetEventKind.OBSERVER: self._observer_changed,
+            FleetEventKind.OBSERVER_ENDED: self._observer_ended,
         }
 
     def enter(self, instance_id: str) -> Member:
@@ -543,6 +545,9 @@ class FleetEventReader:
             return
         last_ts = timeline.known_ts if at is None else max(at.ts, timeline.known_ts)
         timeline.clock.change(event.body["clock"], last_ts, timeline.marked_ts)
+
+    def _observer_ended(self, event: FleetEvent, member: Member) -> None:
+        member.timeline.clock.has_ended = True
 
     def _read_clock(self, event: FleetEvent, clock: ObserverClock, at: JournalPosition) -> None:
         body = event.body

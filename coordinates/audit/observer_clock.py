@@ -59,12 +59,14 @@ class ObserverClock:
         answers: Those to requests with times, oldest first.
         is_reported: Whether it has been reported that the clock is wrong.
         writings: The parts of the journal whose observer is known, oldest first.
+        has_ended: Whether who writes the journal has said that it ends here.
         is_measured: Whether who writes the journal has answered a request since it began.
     """
 
     answers: list[Answer] = field(default_factory=list)
     is_reported: bool = False
     writings: list[Writing] = field(default_factory=list)
+    has_ended: bool = False
     is_measured: bool = True
 
     @property
@@ -92,7 +94,7 @@ class ObserverClock:
         """
         self.lose(known_ts)
         self.writings = [*self.writings[1 - OBSERVERS_MAX :], Writing(clock, last_ts)]
-        self.is_measured = False
+        self.is_measured = self.has_ended = False
 
     def lose(self, known_ts: int) -> None:
         """Records are missing: who goes on with the journal is not known."""

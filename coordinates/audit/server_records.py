@@ -511,6 +511,8 @@ class ServerRecordReader(InstanceState):
 
     def _heartbeat(self, body: dict[str, Any], ts: int) -> None:
         self.reporter.fleet_event(FleetEventKind.TIME, {})
+        if body.get("ends"):
+            self.reporter.fleet_event(FleetEventKind.OBSERVER_ENDED, {})
 
     handlers: ClassVar[Handlers] = {
         int(RecordType.START): _started,

@@ -463,7 +463,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
         dict.fromkeys(("current", "written", "flushed", "checkpoint"), _COUNT)
     ),
     RecordType.OBSERVER: Shape({"clock": name}, ("clock",)),
-    RecordType.HEARTBEAT: Shape({}),
+    RecordType.HEARTBEAT: Shape({"ends": boolean}),
     RecordType.GAP: Shape({"channel": text, "reason": text}),
 }
 """The body of each kind of server record."""

@@ -157,6 +157,8 @@ class _Journal:
     """Whether lines could not be read since the last record."""
     clock: str = ""
     """That of its observer, who answers requests; empty where it names none."""
+    has_ended: bool = False
+    """Whether its observer says that it ends here."""
     answered: tuple[int, str] = (0, "")
     """The newest request that was answered: when it was made, 0 not known, and its collection."""
     gap_count: int = 0
@@ -169,7 +171,9 @@ class _Journal:
     def note_observer(self, record_type: RecordType, body: Mapping[str, Any]) -> None:
         """What a record shows of who writes the journal, and of which requests it has answered."""
         if record_type is RecordType.OBSERVER:
-            self.clock = body["clock"]
+            self.clock, self.has_ended = body["clock"], False
+        elif record_type is RecordType.HEARTBEAT:
+            self.has_ended |= bool(body.get("ends"))
         elif record_type is RecordType.LOG_STATUS:
             asked = body.get("requested_at", self.answered[0]), body["collection_id"]
             self.answered = max(self.answered, asked)
@@ -325,7 +329,8 @@ class _Reader:
             asked, collection = journal.answered
             answers = asked > 0 or journal.clock
             is_silent = answers and asked < newest[0] and collection != newest[1]
-            is_cut_short = journal.clock and journal.ts < written_to[journal.clock]
+            is_whole = journal.has_ended or journal.ts >= written_to[journal.clock]
+            is_cut_short = journal.clock and not is_whole
             ts = journal.ts if is_silent or is_cut_short else self.ts_max
             journal.builder.server_record(RecordType.HEARTBEAT, {}, ts=ts)
             journal.first_line = order

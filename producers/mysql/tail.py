@@ -182,9 +182,12 @@ class Tail:
             wait_s = min(2 * wait_s, most)
         self._scheduler.answer_unreachable(is_awaited=False)
         has_begun = self.journal.state.server_uuid is not None
-        if not self._is_known_to_end and not self._goes_on and has_begun:
-            # The end of a journal counts as known up to the latest time of all: here it is not.
-            self.journal.server_record(RecordType.GAP, {})
+        if has_begun and not self._goes_on:
+            # The end of a journal may count as known up to the latest time of all.
+            if self._is_known_to_end:
+                self.journal.server_record(RecordType.HEARTBEAT, {"ends": True})
+            else:
+                self.journal.server_record(RecordType.GAP, {})
         self.journal.save()
 
     def _follow(self, stop: threading.Event) -> None:

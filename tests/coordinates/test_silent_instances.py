@@ -63,17 +63,21 @@ def test_who_names_its_observer_is_silent_without_an_answer(is_observed: bool) -
     assert ends == {"source": 6, "replica": 3 if is_observed else 6}
 
 
-@pytest.mark.parametrize("clock", ["k", "other"])
-def test_whose_observer_went_on_elsewhere_was_cut_short(clock: str) -> None:
-    """One process writes both journals, and was killed; of another nothing is known."""
+@pytest.mark.parametrize(
+    ("clock", "fields", "known_to"), [("k", {}, 5), ("other", {}, 6), ("k", {"ends": True}, 6)]
+)
+def test_whose_observer_went_on_elsewhere_was_cut_short(
+    clock: str, fields: dict[str, bool], known_to: int
+) -> None:
+    """One process writes both journals, and was killed, unless it says so; else nobody knows."""
     lines = [
         json.dumps({"kind": "observer", "instance": name, "ts": 1, "clock": by})
         for name, by in (("source", "k"), ("replica", clock))
     ]
     for name, ts in (("source", 5), ("replica", 6)):
-        lines.append(json.dumps({"kind": "heartbeat", "instance": name, "ts": ts}))
+        lines.append(json.dumps({"kind": "heartbeat", "instance": name, "ts": ts, **fields}))
     ends = {
         block.instance_id: int(block.columns["ts"][-1])
         for block in blocks_from_lines(lines, end_heartbeats=True)
     }
-    assert ends == {"source": 5 if clock == "k" else 6, "replica": 6}
+    assert ends == {"source": known_to, "replica": 6}

@@ -139,6 +139,7 @@ def test_a_broken_connection_loses_and_doubles_nothing(mysqld: Lab) -> None:
     assert kills >= 2
     assert without_flags_of_open_files(mysqld, SOURCE_A) == recorded_events(tail)
     assert not [line for line in tail.records if '"kind":"gap"' in line]
+    assert json.loads(tail.records[-1])["ends"]
 
 
 def test_a_killed_tail_goes_on_behind_what_was_published(mysqld: Lab, tmp_path: Path) -> None:
