@@ -84,7 +84,7 @@ class FleetEventKind(str, Enum):
     """Another observer writes the journal from here on. body: ``clock``, the name of its clock;
     None: the times in the journal are not those of a clock."""
     OBSERVER_ENDED = "observer_ended"
-    """Who writes the journal ends here, and has shown all up to then. body: empty."""
+    """The whole observation ends here: what other journals show was before. body: empty."""
     TIME = "time"
     """Nothing but ``ts``: the journal of the instance is known up to it (heartbeat)."""
     GAP = "gap"

@@ -59,7 +59,7 @@ class ObserverClock:
         answers: Those to requests with times, oldest first.
         is_reported: Whether it has been reported that the clock is wrong.
         writings: The parts of the journal whose observer is known, oldest first.
-        has_ended: Whether who writes the journal has said that it ends here.
+        has_ended: Whether who writes the journal has said that the whole observation ends here.
         is_measured: Whether who writes the journal has answered a request since it began.
     """
 

@@ -158,7 +158,7 @@ class _Journal:
     clock: str = ""
     """That of its observer, who answers requests; empty where it names none."""
     has_ended: bool = False
-    """Whether its observer says that it ends here."""
+    """Whether its observer says that the whole observation ends here."""
     answered: tuple[int, str] = (0, "")
     """The newest request that was answered: when it was made, 0 not known, and its collection."""
     gap_count: int = 0
