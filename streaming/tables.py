@@ -21,7 +21,7 @@ from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Check, Finding, Incident, Observation, SubjectCheck
 from tallystick.streaming.errors import TableError
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 """Of the columns of all tables. Raise it when a column is changed: a job writes and reads tables of
 its own version only."""
 

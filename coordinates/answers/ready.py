@@ -114,6 +114,12 @@ NEEDS = {
         _FAILOVER,
         "its replicas are sent what it logs (Switching Sources During Failover)",
     ),
+    "nothing_filtered": Need(
+        "no channel of it, or of its sources, leaves changes out",
+        _FAILOVER,
+        "what filters and ignored server ids leave out is executed as empty transactions, or not"
+        " at all (How Servers Evaluate Replication Filtering Rules)",
+    ),
     "received_applied": Need(
         "all that its channels have received is executed",
         _FAILOVER,
@@ -443,6 +449,26 @@ def _has_binlog(asked: _Asked) -> Said:
     return Answer.YES, f"it writes {row.binary_log_file}"
 
 
+def _nothing_filtered(asked: _Asked) -> Said:
+    one, evidence = asked.one, asked.evidence
+    doubts = []
+    for name in dict.fromkeys((one.instance_id, *evidence.upstreams_of(one.instance_id))):
+        known = evidence.instances[name]
+        of = "" if known is one else f" of {name}, which it replicates from,"
+        if known.row is None:
+            doubts.append(f"no row of {'it' if known is one else name} is known")
+        for channel in known.channels:
+            if known is not one and channel.source_uuid == one.server_uuid:
+                continue  # in a ring: what comes from itself it has
+            if channel.filtered:
+                return Answer.NO, f"{_named(channel)}{of} leaves changes out, or has done so"
+            if channel.filtered is None:
+                doubts.append(f"whether {_named(channel)}{of} leaves changes out was not read")
+    if doubts:
+        return Answer.UNDECIDED, "; ".join(doubts)
+    return Answer.YES, "no channel of it, or of its sources, leaves changes out"
+
+
 def _received_applied(asked: _Asked) -> Said:
     executed = asked.one.executed
     if executed is None:
@@ -529,6 +555,7 @@ _CHECKS: dict[str, Callable[[_Asked], Said]] = {
     "source_logs_there": _source_logs_there,
     "threads_running": _threads_running,
     "has_binlog": _has_binlog,
+    "nothing_filtered": _nothing_filtered,
     "received_applied": _received_applied,
     "nothing_missing": _nothing_missing,
     "replicas_logs_there": _replicas_logs_there,

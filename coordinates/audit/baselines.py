@@ -69,6 +69,9 @@ class ChannelBaselines:
     source_uuid: str | None = None
     auto_position: bool | None = None
     is_filtered: bool = False
+    """Whether it leaves groups of its source out, or may: it stays, as what was left out does."""
+    filters_are_shown: bool = False
+    """Whether that was read, of a record or of a row."""
     source_instance: str | None = None
     receiver_stopped_at: int | None = None
     """Moment of the last STOP; None: the receiver runs, or was not seen to stop."""
@@ -89,10 +92,21 @@ class ChannelBaselines:
             source_uuid=self.source_uuid,
             auto_position=self.auto_position,
             is_filtered=self.is_filtered,
+            filters_are_shown=self.filters_are_shown,
             source_instance=self.source_instance,
             is_left=self.is_left,
             former_until=self.former_until,
         )
+
+    @property
+    def leaves_out(self) -> bool | None:
+        """Whether it leaves groups of its source out, or has done so; None: that was not read."""
+        return self.is_filtered if self.filters_are_shown else None
+
+    def read_filters(self, is_filtered: bool) -> None:
+        """What a row shows of the channel's filters, which are changed without a record."""
+        self.is_filtered = is_filtered or (self.is_filtered and self.filters_are_shown)
+        self.filters_are_shown = True
 
 
 @dataclass(eq=False)

@@ -58,6 +58,8 @@ class Cut:
     exec_source_log_pos: int | None = None
     retrieved_gtid_set: str | None = None
     auto_position: bool | None = None
+    filtered: bool | None = None
+    """Whether the channel leaves groups of its source out, or has done so since it began."""
     receiver: str | None = None
     """``running``, ``connecting`` or ``stopped``, as SHOW REPLICA STATUS has it."""
     applier: str | None = None

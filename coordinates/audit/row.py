@@ -186,6 +186,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         Cut(
             **channels[name],
             **_channel_journal_side(asked[name]),
+            filtered=audit.baselines.channel(name).leaves_out,
             **_checked(checks, name),
         )
         for name in sorted(channels)

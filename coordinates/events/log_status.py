@@ -31,6 +31,12 @@ COLUMNS = ("server_uuid", "local", "replication", "storage_engines")
 GROUP_REPLICATION = "group_replication_"
 """Channels of this prefix are the plugin's: they follow the group, not a source."""
 _COLUMN_ALIASES = {"master": "local", "channels": "replication"}
+_FILTERS = (
+    *("replicate_do_db", "replicate_ignore_db", "replicate_do_table", "replicate_ignore_table"),
+    *("replicate_wild_do_table", "replicate_wild_ignore_table", "replicate_rewrite_db"),
+    "replicate_ignore_server_ids",
+)
+"""Columns of SHOW REPLICA STATUS, each "" where there is no such filter."""
 
 
 class ProblemKind(str, Enum):
@@ -127,6 +133,8 @@ class ChannelState:
     source_uuid: str | None = None
     source_server_id: int | None = None
     auto_position: bool | None = None
+    is_filtered: bool | None = None
+    """Whether the channel may leave groups of its source out."""
     receiver: ThreadState | None = None
     applier: ThreadState | None = None
     left_out_of: tuple[str, ...] = ()
@@ -497,6 +505,7 @@ class _Reader:
         channel.source_server_id = server_id if isinstance(server_id, int) and server_id else None
         if row.get("auto_position") is not None:
             channel.auto_position = _is_true(row["auto_position"])
+        channel.is_filtered = _is_filtered(row)
         channel.receiver = _thread(row, "io")
         channel.applier = _thread(row, "sql")
 
@@ -654,6 +663,12 @@ def _thread(row: Mapping[str, Any], name: str) -> ThreadState | None:
         error=error if isinstance(error, str) else "",
         since=since if isinstance(since, str) else "",
     )
+
+
+def _is_filtered(row: Mapping[str, Any]) -> bool | None:
+    """Whether a row of SHOW REPLICA STATUS names a filter; None: not all that could were read."""
+    filters = [row.get(column) for column in _FILTERS]
+    return True if any(filters) else None if None in filters else False
 
 
 def _has(row: Mapping[str, Any], *columns: str) -> bool:

@@ -37,6 +37,8 @@ _SWITCHES = (
     "binlog_order_commits",
     "replica_preserve_commit_order",
 )
+_FILTER_SHOWN = 64
+"""Characters of a filter that go into the journal."""
 _JSON_COLUMNS = ("LOCAL", "REPLICATION", "STORAGE_ENGINES")
 _column_in = re.compile(r"column '(\w{1,32})'").search
 _without_account = re.compile(r"'[^']*@(?=[^'@\s]*')").sub
@@ -268,7 +270,7 @@ class Collector:
         status = body.rows("replica_status", dialect.show_replica_status)
         if status is not None:
             body.answer["replica_status"] = [
-                _status(self._in_current_terms(row), dialect.status_columns) for row in status
+                _status(self._in_current_terms(row), dialect) for row in status
             ]
 
     def _read_purged(self, body: _Body) -> None:
@@ -412,9 +414,15 @@ def _with_plain_values(row: Mapping[str, Any]) -> Row:
     return {name: _plain(value) for name, value in row.items() if value is not None}
 
 
-def _status(row: Row, columns: Iterable[str]) -> Row:
-    """A row of SHOW REPLICA STATUS; a receiver's error names its account, which stays out."""
-    status = {name: row[name] for name in columns if row.get(name) is not None}
+def _status(row: Row, dialect: Dialect) -> Row:
+    """A row of SHOW REPLICA STATUS; a receiver's error names its account, which stays out.
+
+    A filter may name thousands of tables: of it matters only that it is there.
+    """
+    status = {name: row[name] for name in dialect.status_columns if row.get(name) is not None}
+    for name in dialect.filter_columns:
+        if row.get(name) is not None:
+            status[name] = str(row[name])[:_FILTER_SHOWN]
     if "Last_IO_Error" in status:
         status["Last_IO_Error"] = _without_account("'", str(status["Last_IO_Error"]))
     return status

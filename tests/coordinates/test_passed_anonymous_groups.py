@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
 import pytest
 
+from tallystick.coordinates.audit.instance import InstanceAudit
+from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.values.binlog import WRAP
 from tests.support.journals import UUID_B, UUID_C, Journal, Record, audit
 from tests.support.rule_cases_of_channels import applied_exactly_once__left_out
@@ -85,6 +90,71 @@ def test_it_stays_until_the_channel_begins_anew() -> None:
 def test_what_filters_may_leave_out(filtered: bool, form: str) -> None:
     """Nor is a change judged that no transaction protects."""
     assert _verdicts(_replica(filtered=filtered, form=form)) == ["CONSISTENT"] * 3
+
+
+FILTERS = (
+    *("Replicate_Do_DB", "Replicate_Ignore_DB", "Replicate_Do_Table", "Replicate_Ignore_Table"),
+    *("Replicate_Wild_Do_Table", "Replicate_Wild_Ignore_Table", "Replicate_Rewrite_DB"),
+    "Replicate_Ignore_Server_Ids",
+)
+NO_FILTERS = dict.fromkeys(FILTERS, "")
+
+
+@pytest.mark.parametrize("column", FILTERS)
+@pytest.mark.parametrize("stays", [True, False])
+def test_a_filter_of_which_no_record_says(column: str, stays: bool) -> None:
+    """CHANGE REPLICATION FILTER, or an option file at a start: the first one after it is left out.
+
+    Also where the filter is taken back before the row at which that is seen.
+    """
+    journal = applied_exactly_once__left_out(breaks=True)
+    row = journal.records.pop()
+    journal.row(replica_status=journal.replica_status(**NO_FILTERS | {column: "x"}))
+    if not stays:
+        journal.row(replica_status=journal.replica_status(**NO_FILTERS))
+    result = audit(journal)
+    assert result.broken == []
+    assert [cut.filtered for cut in result.cuts if cut.channel == ""] == [True] * (2 - stays)
+    journal.records[-1 if stays else -2] = row
+    assert audit(journal).broken == ["applied_exactly_once"]
+
+
+@pytest.mark.parametrize(
+    ("before", "status", "expected"),
+    [
+        ({"filtered": True}, {}, True),
+        ({}, {}, False),
+        (None, {}, None),
+        (None, NO_FILTERS, False),
+        (None, NO_FILTERS | {"Replicate_Do_DB": "a"}, True),
+        (None, {"Replicate_Do_DB": "", "Replicate_Ignore_DB": ""}, None),  # not all of them
+        (None, {"Replicate_Do_DB": "a"}, True),
+        ({"filtered": True}, NO_FILTERS, True),  # what was left out stays so
+        ({"ignore_server_ids": [3]}, NO_FILTERS, True),
+    ],
+)
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_known_of_a_channels_filters(before, status, expected, is_lost: bool) -> None:
+    """By its record and by the rows since then; after a gap by the rows that follow."""
+    journal = Journal("a", UUID_B, 2).begin()
+    journal.relay().connect()
+    if before is not None:
+        about = {"channel": "", "action": "change_source", "source_uuid": UUID_C}
+        journal.record("channel", **about, **before)
+    lines = [json.dumps(record) for record in journal.records]
+    journal.row(replica_status=journal.replica_status(**status))
+    row = json.dumps(journal.records[-1])
+    one = InstanceAudit("a")
+    for block in blocks_from_lines(lines):
+        one.absorb(block)
+    [block] = blocks_from_lines([row])
+    if is_lost:
+        expected = {(): None, tuple(NO_FILTERS.values()): False}.get(
+            tuple(status.values()), expected
+        )
+    cuts = one.absorb(replace(block, first_sequence=one.next_sequence + is_lost)).cuts
+    cuts += one.finish().cuts
+    assert [cut.filtered for cut in cuts if cut.scope == "channel"] == [expected]
 
 
 @pytest.mark.parametrize("position", [4, 2**32 + 4])

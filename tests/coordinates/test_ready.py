@@ -300,6 +300,8 @@ SENTENCES = [
             Answer.YES, "its sources have in their binary logs all that it lacks"),
         "threads_running": (Answer.YES, "receiver and applier of each channel run"),
         "has_binlog": (Answer.YES, "it writes mysql-bin.000001"),
+        "nothing_filtered": (
+            Answer.YES, "no channel of it, or of its sources, leaves changes out"),
         "received_applied": (Answer.YES, "all that its channels have received is executed"),
         "nothing_missing": (Answer.YES, HAS_ALL),
         "replicas_logs_there": (
@@ -339,6 +341,13 @@ SENTENCES = [
     }),
     ("replica-a1", {"row": {"binary_log_file": None, "binary_log_position": None}}, {
         "has_binlog": (Answer.NO, "its row names no binary log: no replica could follow it"),
+    }),
+    ("replica-a1", {"filtered": True}, {
+        "nothing_filtered": (Answer.NO, f"{DEFAULT} leaves changes out, or has done so"),
+    }),
+    ("replica-a1", {"filtered": None}, {
+        "nothing_filtered": (
+            Answer.UNDECIDED, f"whether {DEFAULT} leaves changes out was not read"),
     }),
     ("replica-a1", {"row": {"commit_lag": 1_234}}, {
         "row_not_torn": (Answer.NO,
@@ -381,6 +390,23 @@ def test_an_answer_says_why(name, changes, expected):
         for one in ready(purpose, name, evidence).checks
     }
     assert expected == {check: made[check] for check in expected}
+
+
+@pytest.mark.parametrize("is_ring", [False, True])
+@pytest.mark.parametrize(("filtered", "answer"), [(True, Answer.NO), (None, Answer.UNDECIDED)])
+def test_what_a_source_of_it_left_out_it_lacks_too(filtered, answer, is_ring):
+    """Not what the source leaves out of what comes from the one that is asked, as in a ring."""
+    evidence = collected(HEALTHY[2])[-1]
+    [first, second] = [n for n, one in evidence.instances.items() if one.channels]
+    if evidence.sources_of(first) == [second]:
+        first, second = second, first
+    changes = {"filtered": filtered}
+    if is_ring:
+        changes["source_uuid"] = evidence.instances[second].server_uuid
+    found = ready(Purpose.FAILOVER, second, on(evidence, first, **changes))
+    [one] = [one for one in found.checks if one.name == "nothing_filtered"]
+    assert one.answer is (Answer.YES if is_ring else answer)
+    assert (f" of {first}, which it replicates from," in one.sentence) is not is_ring
 
 
 @pytest.mark.parametrize("other", ["source-a", "replica-a2"])

@@ -252,6 +252,12 @@ def _error_text(errno: int) -> str:
     return f"error {errno}" if errno else ""
 
 
+_FILTERS = (
+    *("Replicate_Do_DB", "Replicate_Ignore_DB", "Replicate_Do_Table", "Replicate_Ignore_Table"),
+    *("Replicate_Wild_Do_Table", "Replicate_Wild_Ignore_Table", "Replicate_Rewrite_DB"),
+)
+
+
 def _replica_status_row(channel: Channel) -> dict[str, Any]:
     replica = channel.replica
     connection = channel[MasterInfo].connection
@@ -290,6 +296,8 @@ def _replica_status_row(channel: Channel) -> dict[str, Any]:
         "Retrieved_Gtid_Set": channel[Receiver].retrieved.server_text(),
         "Executed_Gtid_Set": replica[GtidState].executed.server_text(),
         "Auto_Position": int(channel.auto_position),
+        **dict.fromkeys(_FILTERS, ""),
+        "Replicate_Ignore_DB": channel[Applier].ignored_db,
         "Replicate_Ignore_Server_Ids": ",".join(map(str, channel[Receiver].ignore_server_ids)),
         "Channel_Name": channel.name,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from tallystick.producers.simulator.negatives.acts import SECOND_US, channels, near
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.server import administration, lifecycle
-from tallystick.producers.simulator.server.channels import Receiver
+from tallystick.producers.simulator.server.channels import Applier, Receiver
 
 if TYPE_CHECKING:
     from tallystick.producers.simulator.kernel.world import World
@@ -134,6 +134,21 @@ class RelayLogRecovery(Negative):
             near(fleet, 0.5, channel.replica, lifecycle.shut_down, channel.replica)
 
 
+class FilterFromTheStart(Negative):
+    """The option file has a filter when the replica is restarted; it goes again with the next."""
+
+    name = "filter_from_the_start"
+    text = (
+        "replicate_ignore_db from a restart on: groups are left out, and no record names a filter"
+    )
+    options: ClassVar = {"topology": "pair"}
+
+    def arrange(self, fleet: World) -> None:
+        for channel in channels(fleet):
+            near(fleet, 0.35, channel.replica, _restart_with_filter, channel, "archive")
+            near(fleet, 0.75, channel.replica, _restart_with_filter, channel, "")
+
+
 class LowWaterMark(Negative):
     """Groups pile up in front of the appliers."""
 
@@ -157,3 +172,8 @@ def _start_again(fleet: World, channel: Channel) -> None:
 
 def _give_up(fleet: World, channel: Channel) -> None:
     administration.reset_replica(fleet, channel, everything=True)
+
+
+def _restart_with_filter(fleet: World, channel: Channel, ignored_db: str) -> None:
+    lifecycle.shut_down(fleet, channel.replica)
+    channel[Applier].ignored_db = ignored_db

@@ -24,7 +24,7 @@ from tallystick.producers.simulator.replication_info.rpl_info_handler import (
     INFO_WRITE,
     record_write,
 )
-from tallystick.producers.simulator.server import commit, relay_log
+from tallystick.producers.simulator.server import commit, relay_log, workload
 from tallystick.producers.simulator.server.channels import Applier, QueuedFraming, QueuedGroup
 from tallystick.producers.simulator.server.commit import APPLIED, LOST, MAY_APPLY
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
@@ -320,8 +320,19 @@ def _execute(fleet: World, channel: Channel, queued: QueuedGroup) -> bool:
     if not fleet.bus.emit(APPLY, fleet, channel, queued):
         group_committed(fleet, channel, queued)
         return True
+    if _is_filtered(channel, queued):
+        if group.sid is None:
+            group_committed(fleet, channel, queued)
+            return True
+        group = workload.emptied(fleet.rng, group)
     commit.commit(fleet, replica, group, channel, queued)
     return True
+
+
+def _is_filtered(channel: Channel, queued: QueuedGroup) -> bool:
+    """Whether a group is of the database that a filter leaves out: one in two is."""
+    is_of_one_table = queued.logged.group.kind is GroupKind.INNODB
+    return bool(channel[Applier].ignored_db) and is_of_one_table and queued.logged.end % 2 == 0
 
 
 def _pass_group(fleet: World, channel: Channel, queued: QueuedGroup) -> None:

@@ -133,6 +133,7 @@ class Applier:
         executed: (Relay_Master_Log_File, Exec_Master_Log_Pos).
         group_end: Relay and source coordinate after the last applied group, or where applying
             began.
+        ignored_db: What a filter leaves out (replicate_ignore_db); empty: there is none.
         last_checkpoint: When a coordinator last moved its low-water mark.
         commit_awaited: Generation and time of an applier that waits for the commit of its group.
     """
@@ -143,6 +144,7 @@ class Applier:
     applied: tuple[str, int] = ("", 0)
     executed: tuple[str, int] = ("", 0)
     group_end: tuple[str, int, str, int] = ("", 4, "", 0)
+    ignored_db: str = ""
     last_checkpoint: int = 0
     commit_awaited: tuple[int, int] | None = None
 

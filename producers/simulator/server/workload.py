@@ -62,6 +62,13 @@ def make_group(
     return Group(None, -1, server_id, commit_ts, kind, tuple(body), min(redo, 1 << 20), xa_of)
 
 
+def emptied(rng: Random, group: Group) -> Group:
+    """What an applier logs of a group that its filters leave out: its GTID and no change."""
+    empty = make_group(rng, GroupKind.EMPTY, group.server_id, group.original_commit_timestamp)
+    empty.sid, empty.gno = group.sid, group.gno
+    return empty
+
+
 def _shapes(
     rng: Random, kind: GroupKind, rows_length: int | None, rows_count: int
 ) -> list[tuple[int, int, int]]:

@@ -278,22 +278,28 @@ def test_a_channel_to_the_server_itself_names_it(mysqld, host):
     assert named == {"source_a": None, "source_b": None, "own": HUB}
 
 
-def test_a_filter_is_told(mysqld):
+def test_a_filter_is_reported_with_its_channel_and_beside_each_row(mysqld):
     """Where replication filters may leave groups out, nothing is claimed of them."""
     stop, change = (
         "STOP REPLICA SQL_THREAD FOR CHANNEL 'source_b'",
-        ("CHANGE REPLICATION FILTER REPLICATE_IGNORE_DB = ({}) FOR CHANNEL 'source_b'"),
+        ("CHANGE REPLICATION FILTER REPLICATE_IGNORE_TABLE = ({}) FOR CHANNEL 'source_b'"),
     )
+    tables = [f"nowhere.t{number}" for number in range(100, 200)]
     with session(mysqld.addresses()[HUB]) as admin:
         admin.run(stop)
-        admin.run(change.format("nowhere"))
+        admin.run(change.format(", ".join(tables)))
         try:
             with closing(Collector(settings_of(mysqld, HUB))) as collector:
                 reported = {body["channel"]: body for body in collector.channels()}
+                status = collector.collect("c1", 1)["replica_status"]
         finally:
             admin.run(change.format(""))
             admin.run("START REPLICA SQL_THREAD FOR CHANNEL 'source_b'")
     assert (True, False) == ("filtered" in reported["source_b"], "filtered" in reported["source_a"])
+    read = read_log_status({"replica_status": status}, tags=False).channels
+    assert (read["source_b"].is_filtered, read["source_a"].is_filtered) == (True, False)
+    shown = {row["Channel_Name"]: row["Replicate_Ignore_Table"] for row in status}
+    assert (len(shown["source_b"]), shown["source_a"]) == (64, "")  # it may be of any length
 
 
 def test_prepared_xa_transactions_are_not_told_as_none(mysqld):
