@@ -59,6 +59,8 @@ class ChannelRow:
     """Where the channel's relay log ends, None not known."""
     seen: GtidSet
     """What the replica's binary log and the relay log held when the row came, as far as read."""
+    received_count: int
+    """How many groups the relay log had got by then, as far as read."""
 
 
 class Uncounted(NamedTuple):

@@ -123,6 +123,7 @@ class ReplicaChannel:
         first_queued: The first group since the instance's data was cloned.
         is_first_held: Whether neither it nor the channel's relay log may have been given up since.
         received: GTIDs of everything that it has ever queued.
+        received_count: How many groups that were, those without a GTID too.
         read: Source coordinates that the receiver had in the last row.
         former_read: Those of when another source was found, until they are of that one.
         executes_former: Whether what the applier executes may still be of the source before.
@@ -150,6 +151,7 @@ class ReplicaChannel:
     first_queued: FirstQueued | None = None
     is_first_held: bool = False
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
+    received_count: int = 0
     runs: list[Run] = field(default_factory=list)
     unproven: GtidSet = GtidSet.EMPTY
     earlier_runs: int = 0
@@ -474,6 +476,7 @@ class Replica(SidTable):
             channel.is_first_held = True
             if sender == f"i:{self.clone_peer}":
                 channel.asks_anew = False  # clone_resume_exact judges what comes first
+        channel.received_count += len(sid)
         channel.queue(body, event.arrays, sid, -1 if self.all_until is None else self.all_until)
         return channel
 

@@ -264,6 +264,7 @@ class ReplicaComparisons:
             is_held_back=bool(values.get("is_held_back")),
             relay=_relay_end(values),
             seen=member.timeline.logged() | channel.received.freeze(),
+            received_count=channel.received_count,
         )
         self.enqueue(member.timeline.instance_id, channel.name, (channel.key,), row)
         if row.executed is not None and row.executed[0] and "executed" not in row.former:

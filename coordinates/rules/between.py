@@ -32,22 +32,28 @@ class Standstill:
 
     Attributes:
         read, relay: Source and relay coordinates.
+        received_count: How many groups the relay log has been seen to get.
         lineage, logged: The source's binary log, and what it held at that row.
         owed: What it has logged since, and the replica does not have.
         owed_ts: Since when that is known to be logged.
+        unread_ts: Since when groups without GTIDs are known to be logged behind ``read``; 0: none.
+        is_reported: Whether that has been reported.
     """
 
     read: tuple[str, int]
     relay: tuple[str, int]
+    received_count: int
     lineage: int
     logged: GtidSet
     owed: GtidSet = GtidSet.EMPTY
     owed_ts: int = 0
+    unread_ts: int = 0
+    is_reported: bool = False
 
     def goes_on(self, now: Standstill) -> bool:
         """Whether nothing has moved since, and the source has the same binary log."""
-        before = self.read, self.relay, self.lineage
-        return before == (now.read, now.relay, now.lineage)
+        before = self.read, self.relay, self.received_count, self.lineage
+        return before == (now.read, now.relay, now.received_count, now.lineage)
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.comparison import ChannelRow
+from tallystick.coordinates.audit.timeline_file import PositionKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     STILL_BROKEN,
@@ -18,8 +20,14 @@ from tallystick.coordinates.rules.between import (
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case
+from tallystick.coordinates.rules.source_coordinates import kind_at
 from tallystick.coordinates.rules.statements import RECEIVED, REPLICA_STATUS
+from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
+
+if TYPE_CHECKING:
+    from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
+    from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
 SILENT_US_MAX = 120_000_000
 """Twice the default of replica_net_timeout, after which a receiver that gets nothing, not even a
@@ -47,8 +55,8 @@ heartbeat, connects anew."""
         " remembered as of then. It holds for a receiver that LOCK BINLOG FOR BACKUP holds back, as"
         " far as `backup_lock` shows that, for one whose applier has not executed all that was"
         " received, as it may wait for space (relay_log_space_limit), for a channel that leaves out"
-        " groups, for groups without GTIDs, and for those that a source gives out again after RESET"
-        " BINARY LOGS AND GTIDS"
+        " groups, for GTIDs that a source gives out again after RESET BINARY LOGS AND GTIDS, and"
+        " for groups without GTIDs behind coordinates that are not known in the source's log"
     ),
     sources=("MySQL manual: replica_net_timeout; SOURCE_HEARTBEAT_PERIOD",),
     remedy=(
@@ -67,6 +75,14 @@ heartbeat, connects anew."""
             "{owed:gtids}",
             "binary log of instance {source}",
         ),
+        "silent_without_gtids": Case(
+            "The receiver is connected and has received nothing in the {waited:seconds} since"
+            " instance {source} has had groups without GTIDs behind {file}:{position}.",
+            "nothing after {file}:{position}",
+            "relay log of the channel",
+            "groups up to {end}",
+            "binary log of instance {source}",
+        ),
     },
 )
 def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
@@ -80,32 +96,49 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
     is_receiving = row.is_connected and not row.is_held_back
     if not is_receiving or row.read is None or row.relay is None or row.has is None:
         return against.remember(HOLDS, standstill=None)
-    now = Standstill(row.read, row.relay, state.lineage, state.logged)
+    now = Standstill(row.read, row.relay, row.received_count, state.lineage, state.logged)
     still = against.memory.standstill
     if still is None or not still.goes_on(now):
         return against.remember(HOLDS, standstill=now, reported=GtidSet.EMPTY)
     # With what its logs have shown the row would be an old one.
     owed = (still.owed or state.logged - still.logged) - row.has - row.seen
     owed_ts = still.owed_ts if still.owed else state.ts
-    still = replace(still, owed=owed, owed_ts=owed_ts if owed else 0)
-    waited = ts - against.uncertain_us - owed_ts
-    if not owed or waited < SILENT_US_MAX or not _has_applied_all(row):
+    unread_ts = (still.unread_ts or state.ts) if _lacks_anonymous(row, source, state) else 0
+    still = replace(still, owed=owed, owed_ts=owed_ts if owed else 0, unread_ts=unread_ts)
+    since = [moment for moment in (still.owed_ts, unread_ts) if moment]
+    waited = ts - against.uncertain_us - min(since, default=ts)
+    if waited < SILENT_US_MAX or not _has_applied_all(row):
         return against.remember(HOLDS, standstill=still)
+    file, position = row.read
+    shown = {"source": source.instance_id, "file": file, "position": position, "waited": waited}
+    at = f"{file}:{position}"
+    if still.owed_ts != min(since):
+        if still.is_reported:
+            return against.remember(STILL_BROKEN, standstill=still)
+        end = f"{format_log_file_name(state.base_name or '', state.file_number)}:{state.end}"
+        broken = Broken("silent_without_gtids", witness=end, at=at, end=end, **shown)
+        return against.remember(broken, standstill=replace(still, is_reported=True))
     if owed <= against.memory.reported:
         return against.remember(STILL_BROKEN, standstill=still)
-    broken = Broken(
-        "silent",
-        witness=owed,
-        at=f"{row.read[0]}:{row.read[1]}",
-        waited=waited,
-        owed=owed,
-        source=source.instance_id,
-        file=row.read[0],
-        position=row.read[1],
-    )
+    broken = Broken("silent", witness=owed, at=at, owed=owed, **shown)
     return against.remember(broken, standstill=still, reported=owed)
 
 
 def _has_applied_all(row: ChannelRow) -> bool:
     sets = row.retrieved, row.gtid_executed
     return sets[0] is not None and sets[1] is not None and sets[0] <= sets[1]
+
+
+def _lacks_anonymous(row: ChannelRow, source: InstanceTimeline, state: Snapshot) -> bool:
+    """Whether groups without GTIDs follow what was read, all of which is executed."""
+    if row.read is None or row.executed != row.read or row.former:
+        return False
+    kind = kind_at(source, state, row.read, since=row.at.ts)
+    if kind not in (PositionKind.GROUP_END, PositionKind.OUTSIDE):
+        return False
+    read = parse_log_file_name(row.read[0])[1], row.read[1]
+    end = state.file_number, state.end
+    if read == end:
+        return False
+    known, logged = (source.runs_until(state, where) for where in (read, end))
+    return int(logged.length[logged.sid < 0].sum()) > int(known.length[known.sid < 0].sum())

@@ -164,3 +164,91 @@ def test_groups_of_the_same_names_in_another_log_are_missed_anew():
     replica.clock.advance(TWO_MINUTES_US)
     row(source, replica, 3)
     assert broken(source, replica) == [f"{A}:4-5"] * 2
+
+
+def row_without_gtids(source: Journal, replica: Journal, up_to: int, **changes: Any) -> None:
+    """As ``row``, of a channel that goes by positions."""
+    executed = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(up_to)}
+    sets = {"retrieved": "", "executed": ""}
+    row(source, replica, up_to, **{**executed, **sets, "auto_position": False, **changes})
+
+
+def silent_without_gtids(
+    waits_us: int = TWO_MINUTES_US, *, logged: tuple[str, ...] = ("", ""), **changes: Any
+) -> tuple[Journal, Journal]:
+    """As ``silent``, where the source logs groups without GTIDs."""
+    source, replica = fleet_of_two(groups=0, auto_position=False)
+    source.log("", "", "")
+    row_without_gtids(source, replica, 3)
+    source.log(*logged)
+    row_without_gtids(source, replica, 3)
+    replica.clock.advance(waits_us - 1)
+    row_without_gtids(source, replica, 3, **changes)
+    return source, replica
+
+
+@pytest.mark.parametrize("less_us", [0, 1])
+def test_it_is_silent_without_gtids(less_us):
+    """Groups follow in the source's log, behind what was read, and all of that is executed."""
+    found = audit(*silent_without_gtids(TWO_MINUTES_US - less_us)).findings
+    assert [(one.case, one.witness) for one in found] == [
+        ("silent_without_gtids", f"s-bin.000001:{end_of(5)}")
+    ] * (not less_us)
+
+
+def test_it_is_silent_behind_the_end_of_a_file():
+    """What follows is in the source's next file."""
+    source, replica = fleet_of_two(groups=0, auto_position=False)
+    source.log("", "", "")
+    row_without_gtids(source, replica, 3)
+    source.rotate("")
+    source.log("")
+    row_without_gtids(source, replica, 3)
+    replica.clock.advance(TWO_MINUTES_US)
+    row_without_gtids(source, replica, 3)
+    assert broken(source, replica) == [f"s-bin.000002:{end_of(1)}"]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"logged": ()},
+        {"is_connected": False},
+        {"is_held_back": True},
+        {"read_source_log_pos": end_of(4)},
+        {"read_source_log_pos": end_of(3) + 10},
+        {"read_source_log_file": "other-bin.000001"},
+        {"relay_log_pos": 2_000},
+        {"exec_source_log_pos": end_of(2)},
+        {"exec_source_log_file": None},
+        {"retrieved": f"{A}:1"},
+        {"executed": None},
+        {"filtered": True},
+    ],
+)
+def test_what_shows_without_gtids_that_it_is_not(changes):
+    """Also where the coordinates are nothing in the source's log."""
+    assert broken(*silent_without_gtids(**changes)) == []
+
+
+def test_a_relay_log_that_is_seen_to_grow_is_not_silent():
+    """A row that shows it as it was before is an old one."""
+    source, replica = fleet_of_two(groups=0, auto_position=False)
+    source.log("", "", "")
+    row_without_gtids(source, replica, 3)
+    source.log("")
+    row_without_gtids(source, replica, 3)
+    replica.receive(source, (4, ""))
+    replica.clock.advance(TWO_MINUTES_US)
+    row_without_gtids(source, replica, 3)
+    assert broken(source, replica) == []
+
+
+def test_it_is_found_once_without_gtids_too():
+    source, replica = silent_without_gtids()
+    for received, outcome in ((3, "BROKEN"), (5, "HOLDS"), (5, "HOLDS")):
+        replica.clock.advance(TWO_MINUTES_US)
+        row_without_gtids(source, replica, received)
+        checks = [one.check for one in audit(source, replica).checks if one.check.rule == RULE]
+        assert checks[-1].outcome.name == outcome
+        assert len(broken(source, replica)) == 1

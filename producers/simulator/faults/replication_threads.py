@@ -134,3 +134,15 @@ class ReceiverSilent(ActFault):
         assert self._channel is not None
         receiver.stop(fleet, self._channel)
         receiver.start(fleet, self._channel)
+
+
+class ReceiverSilentWithoutGtids(ReceiverSilent):
+    """The same where positions alone say what is missing."""
+
+    number = 274
+    name = "receiver_silent_without_gtids"
+    text = "a receiver of a fleet without GTIDs stays connected, and receives nothing more"
+
+    def on_variables(self, instance_id: str, variables: dict[str, Any]) -> None:
+        """No GTIDs."""
+        variables["gtid_mode"] = "OFF"
