@@ -137,6 +137,13 @@ class Alertmanager:
         except (urllib.error.URLError, ConnectionError):
             return False
 
+    def noted(self) -> int:
+        """How many notifications it knows to have arrived; stopped before, it forgets them."""
+        with urllib.request.urlopen(f"{self.url}/metrics") as answer:  # noqa: S310
+            lines = answer.read().decode().splitlines()
+        name = 'alertmanager_notification_requests_total{integration="webhook"} '
+        return sum(int(line.removeprefix(name)) for line in lines if line.startswith(name))
+
     def active(self) -> list[dict]:
         with urllib.request.urlopen(f"{self.url}/api/v2/alerts?active=true") as answer:  # noqa: S310
             return json.load(answer)

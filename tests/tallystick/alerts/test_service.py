@@ -286,6 +286,7 @@ def test_a_real_alertmanager(service, quick, tmp_path, monkeypatch):
             alerts.take(history.control(ControlAction.UNACK, name), ORIGIN, {})
             wait_for(manager.active, "it does not fire again")
             wait_for(lambda: len(notified.taken) == 3, "not all was notified")
+            wait_for(lambda: manager.noted() == 3, "it does not know that all was notified")
             manager.stop()
             alerts.take(history.healed(), ORIGIN, {})
         with service(f"alertmanager={manager.url}"):
