@@ -51,12 +51,13 @@ heartbeat, connects anew."""
         " has noticed: the replica shows Yes and no error."
     ),
     undecided_when=(
-        "the source is not observed, or its journal is not known up to the replica's row, or not"
-        " remembered as of then. It holds for a receiver that LOCK BINLOG FOR BACKUP holds back, as"
-        " far as `backup_lock` shows that, for one whose applier has not executed all that was"
-        " received, as it may wait for space (relay_log_space_limit), for a channel that leaves out"
-        " groups, for GTIDs that a source gives out again after RESET BINARY LOGS AND GTIDS, and"
-        " for groups without GTIDs behind coordinates that are not known in the source's log"
+        "the source is not observed, or its journal is not known up to the replica's row, or"
+        " not remembered as of then, or what is in it where a channel by position has read to."
+        " It holds for a receiver that LOCK BINLOG FOR BACKUP holds back, as far as"
+        " `backup_lock` shows that, for one whose applier has not executed all that was"
+        " received, as it may wait for space (relay_log_space_limit), for a channel that leaves"
+        " out groups, and for GTIDs that a source gives out again after RESET BINARY LOGS AND"
+        " GTIDS"
     ),
     sources=("MySQL manual: replica_net_timeout; SOURCE_HEARTBEAT_PERIOD",),
     remedy=(
@@ -103,12 +104,14 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
     # With what its logs have shown the row would be an old one.
     owed = (still.owed or state.logged - still.logged) - row.has - row.seen
     owed_ts = still.owed_ts if still.owed else state.ts
-    unread_ts = (still.unread_ts or state.ts) if _lacks_anonymous(row, source, state) else 0
+    unread = _has_unread(row, source, state)
+    unread_ts = (still.unread_ts or state.ts) if unread is True else 0
     still = replace(still, owed=owed, owed_ts=owed_ts if owed else 0, unread_ts=unread_ts)
     since = [moment for moment in (still.owed_ts, unread_ts) if moment]
     waited = ts - against.uncertain_us - min(since, default=ts)
     if waited < SILENT_US_MAX or not _has_applied_all(row):
-        return against.remember(HOLDS, standstill=still)
+        answer = unread if isinstance(unread, Undecided) else HOLDS
+        return against.remember(answer, standstill=still)
     file, position = row.read
     shown = {"source": source.instance_id, "file": file, "position": position, "waited": waited}
     at = f"{file}:{position}"
@@ -129,13 +132,13 @@ def _has_applied_all(row: ChannelRow) -> bool:
     return sets[0] is not None and sets[1] is not None and sets[0] <= sets[1]
 
 
-def _lacks_anonymous(row: ChannelRow, source: InstanceTimeline, state: Snapshot) -> bool:
+def _has_unread(row: ChannelRow, source: InstanceTimeline, state: Snapshot) -> bool | Undecided:
     """Whether groups without GTIDs follow what was read, all of which is executed."""
-    if row.read is None or row.executed != row.read or row.former:
+    if row.auto_position or row.read is None or row.executed != row.read or row.former:
         return False
     kind = kind_at(source, state, row.read, since=row.at.ts)
     if kind not in (PositionKind.GROUP_END, PositionKind.OUTSIDE):
-        return False
+        return kind if isinstance(kind, Undecided) else False
     read = parse_log_file_name(row.read[0])[1], row.read[1]
     end = state.file_number, state.end
     if read == end:

@@ -30,6 +30,7 @@ _CHANGE_FROM_THE_START = {
     "worker_info_torn",  # several workers
     "group_repeated_after_crash",  # no GTIDs
     "group_left_out_after_crash",  # no GTIDs
+    "receiver_silent_without_gtids",
     "relay_logs_kept_after_crash",  # no GTIDs
 }
 _PLAIN_ROW_FAULTS = {
