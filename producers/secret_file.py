@@ -10,6 +10,10 @@ from pathlib import Path
 BYTES_MAX = 64 * 1024
 
 
+def _at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def read_secret_file(path: Path, refuse: Callable[[str], Exception]) -> str:
     """The text of a file that nobody else can read or write.
 
@@ -23,7 +27,8 @@ def read_secret_file(path: Path, refuse: Callable[[str], Exception]) -> str:
         Exception: What ``refuse`` makes, if the file cannot be read or is open to others.
     """
     try:
-        with path.open("rb") as file:
+        # A pipe that nobody writes would be waited for.
+        with open(path, "rb", opener=_at_once) as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
                 raise refuse(f"expected a regular file, found {str(path)!r}")

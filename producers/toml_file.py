@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tallystick.producers.given_files import read_whole
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -18,13 +20,13 @@ def read_toml(path: Path) -> dict[str, Any]:
     """The document in a file.
 
     Raises:
-        OSError: It cannot be read.
+        OSError: It cannot be read, or is too long.
         ValueError: It is no TOML, or has what no setting can be: a NUL character, which no path
             can have, or tables in tables without an end. The message shows no value, for one may
             be a secret.
     """
     try:
-        document = tomllib.loads(path.read_bytes().decode())
+        document = tomllib.loads(read_whole(path).decode())
     except RecursionError:
         raise ValueError("nested too deeply") from None
     _check(document, 0)

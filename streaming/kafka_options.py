@@ -7,6 +7,7 @@ client takes the value when it is made (KIP-421), and which only this user's pro
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -51,6 +52,7 @@ _LOGINS: Final = {
     "OAUTHBEARER": f"{_SECURITY}.oauthbearer.OAuthBearerLoginModule",
 }
 _TOKENS = f"{_SECURITY}.oauthbearer.secured.OAuthBearerLoginCallbackHandler"
+_PEM_BYTES_MAX = 8 * 2**20
 _PKCS8 = re.compile(r"-----BEGIN (ENCRYPTED )?PRIVATE KEY-----")
 
 
@@ -197,9 +199,17 @@ def _text(properties: Mapping[str, str], prefix: str) -> str | None:
     if location is None:
         return None
     try:
-        return Path(location).read_text("utf-8")
+        return _whole(Path(location)).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise KafkaOptionError(
             f"{prefix}.location: {location!r} cannot be read: {reason}"
         ) from error
+
+
+def _whole(path: Path) -> bytes:
+    with path.open("rb") as file:
+        content = file.read(_PEM_BYTES_MAX + 1)
+    if len(content) > _PEM_BYTES_MAX:
+        raise OSError(errno.EFBIG, f"it is longer than {_PEM_BYTES_MAX >> 20} MiB")
+    return content

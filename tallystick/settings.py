@@ -28,6 +28,7 @@ from tallystick.kafka_properties import (
     readable,
 )
 from tallystick.names import require_fit, require_known, suggestion
+from tallystick.producers.given_files import GivenPath
 from tallystick.producers.kafka_clients.choice import ClientName, default_client
 from tallystick.producers.kafka_clients.properties import SHOWN
 from tallystick.producers.mysql.settings import PASSWORD_VARIABLE, RELAY_LOG_TOKEN_VARIABLE
@@ -102,9 +103,9 @@ class Settings(BaseSettings):
     replication_factor: Annotated[
         int, Field(ge=1, le=100, description="replicas of a topic that is made")
     ] = 1
-    directory: Annotated[Path, Field(description="state of runs: broker, checkpoints, reports")] = (
-        Path(".tallystick")
-    )
+    directory: Annotated[
+        GivenPath, Field(description="state of runs: broker, checkpoints, reports")
+    ] = Path(".tallystick")
     instances: Annotated[
         tuple[str, ...],
         NoDecode,
@@ -161,7 +162,7 @@ class Settings(BaseSettings):
         Field(description="URL of Spark's checkpoints, as hdfs://HOST:PORT/PATH; or in DIRECTORY"),
     ] = None
     serve_token_file: Annotated[
-        Path | None,
+        GivenPath | None,
         Field(description="file with the token of the live page, for any address but loopback"),
     ] = None
     metrics_port: Annotated[
@@ -181,10 +182,10 @@ class Settings(BaseSettings):
         int, Field(ge=10, le=1_000_000, description="alerts that wait for one sink at most")
     ] = 10_000
     certificate_key_file: Annotated[
-        Path | None, Field(description="file with the key that signs certificates of backups")
+        GivenPath | None, Field(description="file with the key that signs certificates of backups")
     ] = None
     alerts_secret_file: Annotated[
-        Path | None, Field(description="file with the secret that signs what a webhook gets")
+        GivenPath | None, Field(description="file with the secret that signs what a webhook gets")
     ] = None
     page_url: Annotated[
         str | None,

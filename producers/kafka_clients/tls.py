@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tallystick.producers.given_files import read_whole
 from tallystick.producers.kafka_clients.errors import KafkaPropertyError
 from tallystick.producers.kafka_clients.properties import KafkaProperties
 from tallystick.producers.secret_file import read_secret_file
@@ -88,7 +89,7 @@ def _pem(properties: KafkaProperties, prefix: str) -> str | None:
     if prefix == "ssl.key":
         return private_key(properties[name])
     try:
-        return Path(properties[name]).read_text("utf-8")
+        return read_whole(Path(properties[name])).decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is no text"
         raise KafkaPropertyError(name, f"{properties[name]!r} cannot be read: {reason}") from None

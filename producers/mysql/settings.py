@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 
+from tallystick.producers.given_files import GivenPath
 from tallystick.producers.mysql.errors import ServerSettingsError
 from tallystick.producers.secret_file import read_secret_file
 from tallystick.producers.toml_file import read_toml
@@ -118,15 +119,15 @@ class _Entry(BaseModel):
     host: Host | None = None
     port: Port | None = None
     user: Annotated[str, Field(min_length=1, max_length=32)] | None = None
-    password_file: Path | None = None
-    option_file: Path | None = None
+    password_file: GivenPath | None = None
+    option_file: GivenPath | None = None
     tls: TlsMode | None = None
-    ca: Path | None = None
-    unix_socket: Path | None = None
-    relay_log_dir: Path | None = None
+    ca: GivenPath | None = None
+    unix_socket: GivenPath | None = None
+    relay_log_dir: GivenPath | None = None
     relay_log_reader: Annotated[str, Field(pattern=_READER)] | None = None
-    relay_log_token_file: Path | None = None
-    relay_log_ca: Path | None = None
+    relay_log_token_file: GivenPath | None = None
+    relay_log_ca: GivenPath | None = None
     server_id: ServerId | None = None
     cluster: Name | None = None
 

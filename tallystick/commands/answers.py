@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import Directory, Json
+from tallystick.commands.options import Directory, Json, a_file, a_path
 from tallystick.coordinates.answers.purpose import MAX_AGE_S, Purpose
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.errors import ExitCode, MisuseError
@@ -43,12 +43,16 @@ _STATES = {
 Journal = Annotated[
     list[str] | None,
     typer.Option(
-        help="Ask a journal as JSON Lines; - is standard input; may be repeated.", metavar="FILE"
+        help="Ask a journal as JSON Lines; - is standard input; may be repeated.",
+        metavar="FILE",
+        parser=a_file,
     ),
 ]
 Servers = Annotated[
     Path | None,
-    typer.Option(help="Ask the servers of this file now (docs/check.md).", metavar="FILE"),
+    typer.Option(
+        help="Ask the servers of this file now (docs/check.md).", metavar="FILE", parser=a_path
+    ),
 ]
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import BootstrapServers, Json, TopicPrefix
+from tallystick.commands.options import BootstrapServers, Json, TopicPrefix, a_file, a_path
 from tallystick.errors import MisuseError
 from tallystick.overwriting import refuse_overwriting
 from tallystick.settings import load
@@ -27,7 +27,9 @@ def certify(
     path: Annotated[
         Path | None,
         typer.Argument(
-            help="The backup: its directory, or a file with its coordinates.", metavar="PATH"
+            help="The backup: its directory, or a file with its coordinates.",
+            metavar="PATH",
+            parser=a_path,
         ),
     ] = None,
     journal: Annotated[
@@ -36,6 +38,7 @@ def certify(
             help="The server's journal as JSON Lines, gzip or not, or -; repeatable. Else the"
             " journal topic.",
             metavar="FILE",
+            parser=a_file,
         ),
     ] = None,
     instance: Annotated[
@@ -43,13 +46,15 @@ def certify(
         typer.Option(help="The server that it was taken from; else the one that fits."),
     ] = None,
     write: Annotated[
-        Path | None, typer.Option(help="Also write a certificate there.", metavar="FILE")
+        Path | None,
+        typer.Option(help="Also write a certificate there.", metavar="FILE", parser=a_path),
     ] = None,
     recheck: Annotated[
         Path | None,
         typer.Option(
             help="Instead: are this certificate, and the files beside it or in PATH, as they were?",
             metavar="CERTIFICATE",
+            parser=a_path,
         ),
     ] = None,
     bootstrap_servers: BootstrapServers = None,

@@ -17,6 +17,7 @@ from tallystick.commands.options import (
     FailOnFlag,
     JsonResult,
     Outputs,
+    a_path,
     finish,
     requested,
 )
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 def check(
     *,
     config: Annotated[
-        Path | None, typer.Option(help="The servers, as TOML (docs/check.md).", metavar="FILE")
+        Path | None,
+        typer.Option(help="The servers, as TOML (docs/check.md).", metavar="FILE", parser=a_path),
     ] = None,
     server: Annotated[
         list[str] | None,

@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from tallystick import terminal
-from tallystick.commands.options import BootstrapServers, Client, Directory, Json, TopicPrefix
+from tallystick.commands.options import (
+    BootstrapServers,
+    Client,
+    Directory,
+    Json,
+    TopicPrefix,
+    a_path,
+)
 from tallystick.errors import ExitCode
 
 if TYPE_CHECKING:
@@ -32,7 +39,8 @@ _STYLES = {"ok": "green", "warning": "yellow", "failed": "bold red", "not tried"
 def doctor(
     *,
     config: Annotated[
-        Path | None, typer.Option(help="A servers.toml.", metavar="FILE", show_default=False)
+        Path | None,
+        typer.Option(help="A servers.toml.", metavar="FILE", parser=a_path, show_default=False),
     ] = None,
     server: Annotated[
         list[str] | None,

@@ -18,6 +18,7 @@ from tallystick.commands.options import (
     ProducerMetricsHost,
     ProducerMetricsPort,
     TopicPrefix,
+    a_file,
     producer_metrics,
 )
 from tallystick.errors import MisuseError
@@ -45,7 +46,11 @@ def simulate(
     *,
     output: Annotated[
         str | None,
-        typer.Option(help="Write JSON Lines there instead of to Kafka; - is standard output."),
+        typer.Option(
+            help="Write JSON Lines there instead of to Kafka; - is standard output.",
+            metavar="FILE",
+            parser=a_file,
+        ),
     ] = None,
     seed: Annotated[int, typer.Option(help="Decides all that options leave open.")] = 0,
     topology: Annotated[

@@ -15,6 +15,7 @@ from tallystick.commands.options import (
     Instances,
     Json,
     TopicPrefix,
+    a_file,
 )
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.errors import ExitCode, MisuseError
@@ -42,7 +43,9 @@ def journal(
     write: Annotated[
         str | None,
         typer.Option(
-            help="Put the JSON Lines of FILE (- is standard input) into the topic.", metavar="FILE"
+            help="Put the JSON Lines of FILE (- is standard input) into the topic.",
+            metavar="FILE",
+            parser=a_file,
         ),
     ] = None,
     bootstrap_servers: BootstrapServers = None,

@@ -19,6 +19,8 @@ from tallystick.commands.options import (
     Json,
     JsonResult,
     Outputs,
+    a_file,
+    a_path,
     finish,
     requested,
     utc_time,
@@ -39,6 +41,7 @@ def replay(
         typer.Argument(
             help="A journal as JSON Lines, or compressed by gzip; - is standard input.",
             metavar="FILE",
+            parser=a_file,
         ),
     ],
     history_goes_on: Annotated[
@@ -80,7 +83,7 @@ def replay(
 def report(
     *,
     directory: Annotated[
-        Path, typer.Argument(help="A run: it holds the tables.", metavar="DIRECTORY")
+        Path, typer.Argument(help="A run: it holds the tables.", metavar="DIRECTORY", parser=a_path)
     ],
     at: Annotated[
         str | None,

@@ -22,6 +22,24 @@ if TYPE_CHECKING:
     from tallystick.runs.producer_metrics import ProducerMetrics
     from tallystick.runs.result import RunResult
 
+
+def a_path(text: str) -> Path:
+    """What a flag or an argument names, which is not empty as a shell's variable may be.
+
+    Raises:
+        BadParameter: It is empty.
+    """
+    return Path(a_file(text))
+
+
+def a_file(text: str) -> str:
+    """A file that may also be - , a standard stream."""
+    if not text:
+        # Python, and some systems, take it for the current directory.
+        raise typer.BadParameter("expected a path, found an empty text")
+    return text
+
+
 BootstrapServers = Annotated[
     str | None, typer.Option(help="Kafka: host:port, comma-separated.", metavar="HOST:PORT")
 ]
@@ -30,7 +48,8 @@ TopicPrefix = Annotated[
 ]
 Client = Annotated[str | None, typer.Option(help="Kafka client: confluent-kafka or kafka-python.")]
 Directory = Annotated[
-    Path | None, typer.Option(help="Where the state of runs is (.tallystick).", metavar="PATH")
+    Path | None,
+    typer.Option(help="Where the state of runs is (.tallystick).", metavar="PATH", parser=a_path),
 ]
 Instances = Annotated[
     list[str] | None,

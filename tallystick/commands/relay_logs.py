@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tallystick import terminal
+from tallystick.commands.options import a_path
 from tallystick.errors import MisuseError
 from tallystick.process import stopping
 
@@ -22,7 +23,12 @@ def relay_logs(
     *,
     relay_log_dir: Annotated[
         Path,
-        typer.Option(help="Where the server's relay logs are.", metavar="DIR", show_default=False),
+        typer.Option(
+            help="Where the server's relay logs are.",
+            metavar="DIR",
+            parser=a_path,
+            show_default=False,
+        ),
     ],
     listen: Annotated[
         str, typer.Option(help="Where tail reaches it.", metavar="ADDRESS:PORT")
@@ -30,15 +36,29 @@ def relay_logs(
     token_file: Annotated[
         Path | None,
         typer.Option(
-            help="Has the token; without it TALLYSTICK_RELAY_LOG_TOKEN does.", show_default=False
+            help="Has the token; without it TALLYSTICK_RELAY_LOG_TOKEN does.",
+            metavar="FILE",
+            parser=a_path,
+            show_default=False,
         ),
     ] = None,
     certificate: Annotated[
         Path | None,
-        typer.Option(help="PEM with the certificate chain, for TLS.", show_default=False),
+        typer.Option(
+            help="PEM with the certificate chain, for TLS.",
+            metavar="FILE",
+            parser=a_path,
+            show_default=False,
+        ),
     ] = None,
     key: Annotated[
-        Path | None, typer.Option(help="PEM with the certificate's key.", show_default=False)
+        Path | None,
+        typer.Option(
+            help="PEM with the certificate's key.",
+            metavar="FILE",
+            parser=a_path,
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Show a tail on another host the relay logs of this one, until stopped.

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tallystick import terminal
+from tallystick.commands.options import a_path
 from tallystick.extras import require_extra
 from tallystick.settings import load
 
@@ -15,7 +16,11 @@ LISTEN = "127.0.0.1:19180"
 
 TokenFile = Annotated[
     Path | None,
-    typer.Option(help="A file with the token of the page; needed beyond loopback.", metavar="FILE"),
+    typer.Option(
+        help="A file with the token of the page; needed beyond loopback.",
+        metavar="FILE",
+        parser=a_path,
+    ),
 ]
 
 
@@ -24,7 +29,9 @@ def serve(
     directory: Annotated[
         Path | None,
         typer.Argument(
-            help="A run: it holds the tables. Default: the audit in the state.", metavar="DIRECTORY"
+            help="A run: it holds the tables. Default: the audit in the state.",
+            metavar="DIRECTORY",
+            parser=a_path,
         ),
     ] = None,
     listen: Annotated[

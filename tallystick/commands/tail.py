@@ -20,6 +20,8 @@ from tallystick.commands.options import (
     ProducerMetricsHost,
     ProducerMetricsPort,
     TopicPrefix,
+    a_file,
+    a_path,
     producer_metrics,
 )
 from tallystick.errors import MisuseError
@@ -46,7 +48,8 @@ if TYPE_CHECKING:
 def tail(
     *,
     config: Annotated[
-        Path | None, typer.Option(help="A servers.toml.", metavar="FILE", show_default=False)
+        Path | None,
+        typer.Option(help="A servers.toml.", metavar="FILE", parser=a_path, show_default=False),
     ] = None,
     server: Annotated[
         list[str] | None,
@@ -55,7 +58,11 @@ def tail(
     cluster: ClusterName = None,
     output: Annotated[
         str | None,
-        typer.Option(help="Write JSON Lines there instead of to Kafka; - is standard output."),
+        typer.Option(
+            help="Write JSON Lines there instead of to Kafka; - is standard output.",
+            metavar="FILE",
+            parser=a_file,
+        ),
     ] = None,
     from_oldest: Annotated[
         bool,

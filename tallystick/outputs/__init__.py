@@ -47,14 +47,16 @@ def requests_of(texts: Sequence[str]) -> list[Request]:
     """Read ``NAME`` or ``NAME=TARGET`` each; text goes to standard output if nothing else does.
 
     Raises:
-        MisuseError: A name is not known, or two outputs go to one target.
+        MisuseError: A name is not known, a target is empty, or two outputs go to one target.
     """
     requests = []
     for text in texts:
-        name, _, target = text.partition("=")
+        name, has_target, target = text.partition("=")
         if name not in NAMES:
             hint = suggestion(name, dict.fromkeys(NAMES)) or f": expected {', '.join(NAMES)}"
             raise MisuseError(f"no output has the name {name!r}{hint}")
+        if has_target and not target:
+            raise MisuseError(f"--output {text!r}: expected NAME=FILE, or NAME alone")
         default: str = getattr(_output(name), "DEFAULT", STANDARD_STREAM)
         requests.append(Request(name, target or default))
     by_target: dict[str, list[Request]] = {}

@@ -152,8 +152,10 @@ def digest_of(file: Path) -> FileDigest:
     """Length and SHA-256 of a whole file.
 
     Raises:
-        MisuseError: It cannot be read.
+        MisuseError: It cannot be read, or may have no end, as a device.
     """
+    if file.exists() and not file.is_file():
+        raise MisuseError(f"expected a regular file, found {str(file)!r}")
     digest, length = hashlib.sha256(), 0
     try:
         with file.open("rb") as source:

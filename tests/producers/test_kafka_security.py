@@ -195,6 +195,10 @@ def test_a_client_shows_its_certificate(files, own, is_let_in):
             OWN | {"ssl.certificate.location": "missing"},
             r"ssl.certificate.location: .*No such file",
         ),
+        (
+            OWN | {"ssl.certificate.location": "/dev/zero"},
+            r"ssl.certificate.location: '/dev/zero' cannot be read: it is longer than 8 MiB",
+        ),
         (OWN | {"ssl.certificate.location": "binary"}, "cannot be read: it is no text"),
         (OWN | {"ssl.key.location": "open.key"}, r"ssl.key.location: .*open to others \(mode 0644"),
         (OWN | {"ssl.key.location": "broker.key"}, r"ssl.key: .*\(key values mismatch\)"),

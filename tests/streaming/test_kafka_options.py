@@ -166,6 +166,10 @@ def test_certificates_may_be_values_and_a_key_without_a_password(tmp_path, monke
             {"security.protocol": "SSL", "ssl.key.location": "/nowhere"},
             "ssl.key.location: '/nowhere' cannot be read",
         ),
+        (
+            {"security.protocol": "SSL", "ssl.certificate.location": "/dev/zero"},
+            "ssl.certificate.location: '/dev/zero' cannot be read: it is longer than 8 MiB",
+        ),
         *(
             ({name: value for name, value in TOKENS.items() if not name.endswith(left)}, said)
             for left, said in (

@@ -21,6 +21,7 @@ from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.negatives import NEGATIVES
 from tallystick.producers.simulator.scenarios.catalogue import DESIGN_SCENARIOS
 from tallystick.settings import Settings
+from tests.support.all_commands import ALL
 
 ROOT = Path(__file__).parents[2]
 TOML = (ROOT / "pyproject.toml").read_text("utf-8")
@@ -33,17 +34,6 @@ PAGES = sorted(
     if path.name != "CHANGELOG.md"
 )
 pages = pytest.mark.parametrize("page", PAGES, ids=[str(one.relative_to(ROOT)) for one in PAGES])
-
-
-def commands(group, path=()):
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, (*path, name))
-        else:
-            yield (*path, name), command
-
-
-ALL = dict(commands(typer.main.get_command(cli.app)))
 
 
 def section(path: tuple[str, ...]) -> str:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
@@ -17,6 +18,7 @@ from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.errors import ExitCode
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.runs.replay import LINE_BYTES_MAX
+from tests.support.all_commands import ALL
 
 ROOT = Path(__file__).parents[2]
 DOCUMENT = (ROOT / "docs" / "journal.md").read_text("utf-8")
@@ -283,11 +285,35 @@ def test_a_path_that_cannot_be_is_misuse(tallystick, words):
     assert len(ran.err) < 500
 
 
+def _is_path(command, parameter):
+    """By its type, or by its name in the help, where - is a standard stream."""
+    hint = str(get_type_hints(command.callback)[parameter.name])
+    return "pathlib.Path" in hint or parameter.metavar == "FILE"
+
+
+PATHS = [
+    pytest.param((*words, *[n for n in parameter.opts if n.startswith("-")]), id=" ".join(words))
+    for words, command in ALL.items()
+    for parameter in command.params
+    if _is_path(command, parameter)
+]
+
+
+@pytest.mark.parametrize("words", PATHS)
+def test_a_path_that_is_empty_is_misuse(tallystick, words):
+    """A shell's variable that is not set; Python takes it for the current directory."""
+    ran = tallystick(*words, "")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "expected a path, found an empty text" in ran.err
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("replay", "nowhere"), "'nowhere' cannot be read: No such file"),
         (("replay",), "Missing argument"),
+        (("replay", "j", "--output", "json="), "--output 'json=': expected NAME=FILE"),
+        (("alerts", "test", "--alert", "log="), "'log=': expected a target after ="),
         (("replay", "j", "--output"), "requires an argument. (see tallystick replay --help)"),
         (("broker", "start", "--port"), "(see tallystick broker start --help)"),
         (("faults", "errant_writ"), "did you mean 'errant_write'?"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
+from tallystick.producers.given_files import BYTES_MAX
 from tallystick.settings import FILE, Settings, load
 
 
@@ -88,6 +90,7 @@ def test_rules_are_disabled_by_their_names(tallystick):
         ('instances = ["a\\u001bb"]', "1 to 255 bytes of printable text, found 'a\\x1bb'\n"),
         ('client = "librdkafka"', "found 'librdkafka'"),
         ('spark_memory = "much"', "found 'much'"),
+        ('directory = ""', "directory: expected a path, found ''"),
         ("serve_token_file = 3", "serve_token_file: expected a path, found '3'"),
         ('spark_checkpoint = "/var/lib"', "is no URL of a folder: expected SCHEME://"),
         ('spark_checkpoint = "hdfs://nn:8020/"', "found 'hdfs://nn:8020/'"),
@@ -109,6 +112,7 @@ def test_a_bad_file_is_misuse(tallystick, toml, said):
     ("make", "said"),
     [
         (FILE.mkdir, "cannot be read: Is a directory"),
+        (lambda: FILE.touch() or os.truncate(FILE, BYTES_MAX + 1), "cannot be read: it is longer"),
         (lambda: FILE.symlink_to("nowhere"), "cannot be read: No such file"),
     ],
 )

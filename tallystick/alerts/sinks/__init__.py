@@ -101,6 +101,9 @@ def requests_of(texts: Sequence[str]) -> list[Request]:
     Raises:
         MisuseError: A name is not known, or a target cannot be one.
     """
+    for text in texts:
+        if text.endswith("=") and text[:-1] in NAMES:
+            raise MisuseError(f"alerts: {text!r}: expected a target after =")
     asked = [(name, target) for name, _, target in (text.partition("=") for text in texts)]
     labels = Counter(map(_label, *zip(*asked, strict=True))) if asked else Counter()
     requests = {}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.producers.given_files import BYTES_MAX
 from tallystick.producers.mysql.errors import ServerSettingsError
 from tallystick.producers.mysql.settings import load_servers, password_variable
 
@@ -172,6 +173,12 @@ def test_a_relay_log_reader_needs_a_token(tmp_path, monkeypatch, token, said):
             "relay_log_dir and relay_log_reader are both given",
         ),
         ("[servers.a]\nhost = 1", r"servers\.a\.host: expected a host name or address, found 1"),
+        (
+            "[servers.a]\nrelay_log_dir = ''",
+            r"servers\.a\.relay_log_dir: expected the path.*found ''",
+        ),
+        ("[servers.a]\nca = ''", r"servers\.a\.ca: expected the path of a PEM file, found ''"),
+        ("#" * (BYTES_MAX + 1), "cannot be read: it is longer than 8 MiB"),
         ("[servers.a]\nport = 0", r"servers\.a\.port: expected an integer from 1 to 65535"),
         ("[servers.a]\ntls = 'yes'", r"servers\.a\.tls: expected one of disabled, preferred"),
         ("[servers.a]\nhosts = 'x'", r"servers\.a: expected one of host, port.*found 'hosts'"),
@@ -245,6 +252,14 @@ def test_a_secret_that_others_can_read_or_change_is_refused(tmp_path, key, mode)
     """The error has the mode and how to fix it."""
     path = config(tmp_path, f"[servers.a]\n{key} = {str(secret_file(tmp_path, 'x', mode))!r}\n")
     with pytest.raises(ServerSettingsError, match=rf"{key} of 'a'.*mode {mode:04o}.*chmod 600"):
+        load_servers(path, [])
+
+
+def test_a_secret_in_a_pipe_is_refused(tmp_path):
+    """It would be waited for until somebody writes."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    path = config(tmp_path, "[servers.a]\npassword_file = 'pipe'\n")
+    with pytest.raises(ServerSettingsError, match="password_file of 'a': expected a regular file"):
         load_servers(path, [])
 
 

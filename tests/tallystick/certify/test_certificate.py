@@ -96,6 +96,21 @@ def test_a_damaged_file(backup, recheck):
     assert recheck() == (0, [])
 
 
+def test_a_file_without_an_end(backup, recheck):
+    """Its length and digest would be waited for."""
+    directory, certificate, certify = backup
+    certify()
+    file = directory / "xtrabackup_binlog_info"
+    file.unlink()
+    file.symlink_to("/dev/zero")
+    refused = f"expected a regular file, found {str(file)!r}"
+    assert recheck()[0] == 2
+    assert refused in recheck()[1]
+    certificate.unlink()
+    assert refused in certify().err
+    assert not certificate.exists()
+
+
 @pytest.mark.parametrize("is_signed", [True, False])
 def test_a_damaged_certificate(backup, recheck, key, is_signed):
     """Whatever is changed in it; who has no key cannot seal it again."""
