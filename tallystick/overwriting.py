@@ -3,9 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from fnmatch import fnmatch
 from pathlib import Path
 
 from tallystick.errors import MisuseError
+
+OF_A_RUN = (
+    "alerts.sqlite*",
+    "artifacts",
+    "before-rebuild-*",
+    "broker",
+    "checkpoint",
+    "data_docs",
+    "report.html",
+    "report.json",
+    "scenario.json",
+    "spark.log*",
+    "tables",
+)
+"""Names in a run's directory; outputs may be written beside them, again and again."""
 
 
 def refuse_overwriting(target: str | Path, read: Iterable[str | Path]) -> None:
@@ -23,6 +39,25 @@ def refuse_overwriting(target: str | Path, read: Iterable[str | Path]) -> None:
         if is_same and (path.is_file() or path.is_dir()):
             kind = "file" if path.is_file() else "directory"
             raise MisuseError(f"{str(target)!r} is read: expected another {kind} to write")
+
+
+def refuse_of_run(target: str, directory: Path, kept: str = "") -> None:
+    """Refuse a file or directory to write that a run keeps for itself, there or to come.
+
+    Args:
+        target: What is to be written.
+        directory: The run's own.
+        kept: The name in it of what the run would write itself, and so may be written.
+
+    Raises:
+        MisuseError: It is one of them, or in one.
+    """
+    try:
+        name = Path(target).resolve().relative_to(directory.resolve()).parts
+    except ValueError:
+        return  # it is elsewhere
+    if not name or (name != (kept,) and any(fnmatch(name[0], one) for one in OF_A_RUN)):
+        raise MisuseError(f"{target!r} is the run's own: expected another name to write")
 
 
 def refuse_existing(target: str) -> None:

@@ -16,6 +16,7 @@ from tallystick.alerts.sinks import Context, Request, Sink, open_sink, requests_
 from tallystick.alerts.store import AlertStore
 from tallystick.alerts.worker import SinkWorker
 from tallystick.errors import MisuseError
+from tallystick.overwriting import refuse_of_run
 from tallystick.runs.result import TABLES
 
 if TYPE_CHECKING:
@@ -44,10 +45,15 @@ def sinks_of(settings: Settings, notice: Callable[[str], None]) -> list[tuple[Re
     """The sinks that the settings name.
 
     Raises:
-        MisuseError: One is not known, or the secret cannot be read.
+        MisuseError: One is not known, or would write over what the audit keeps, or the secret
+            cannot be read.
     """
     context = Context(notice, read_secret(settings.alerts_secret_file))
-    return [(request, open_sink(request, context)) for request in requests_of(settings.alerts)]
+    requests = requests_of(settings.alerts)
+    for request in requests:
+        if request.name == "log" and request.target:
+            refuse_of_run(request.target, settings.directory / "audit")
+    return [(request, open_sink(request, context)) for request in requests]
 
 
 @final

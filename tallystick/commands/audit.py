@@ -105,10 +105,9 @@ def audit(
 
     keep_little()
     from tallystick.runs.audit import Audit
-    from tallystick.runs.result import TABLES
 
     run = Audit(settings, available_now=available_now, history_ends=history_ends)
-    requests = requested(output, json, [run.directory / TABLES])
+    requests = requested(output, json, directory=run.directory)
     run.prepare()
     if serve:
         from tallystick.page_server.process import start

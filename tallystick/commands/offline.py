@@ -104,10 +104,9 @@ def report(
     Great Expectations validates the collection that shows most once more. Exit status as of the
     run.
     """
-    from tallystick.runs.result import TABLES
     from tallystick.runs.tables import report as run
 
-    requests = requested(output, json, [directory / TABLES])
+    requests = requested(output, json, directory=directory)
     if at is not None and collection is not None:
         raise MisuseError("--at and --collection: one of the two")
     as_of = None if at is None else _time(at)

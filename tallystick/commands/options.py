@@ -14,7 +14,7 @@ import typer
 
 from tallystick.errors import MisuseError
 from tallystick.extras import require_extra
-from tallystick.overwriting import refuse_overwriting
+from tallystick.overwriting import refuse_of_run, refuse_overwriting
 from tallystick.terminal import STANDARD_STREAM
 
 if TYPE_CHECKING:
@@ -165,7 +165,10 @@ def producer_metrics(host: str, port: int | None) -> ProducerMetrics | None:
 
 
 def requested(
-    output: Sequence[str] | None, json: bool, read: Sequence[str | Path] = ()
+    output: Sequence[str] | None,
+    json: bool,
+    read: Sequence[str | Path] = (),
+    directory: Path | None = None,
 ) -> list[Request]:
     """The outputs that the flags ask for.
 
@@ -173,15 +176,19 @@ def requested(
         output: Each as NAME[=FILE].
         json: Whether JSON is to be printed.
         read: The files that the command reads.
+        directory: That of the run: it keeps the page and the JSON document.
 
     Raises:
-        MisuseError: One is not known, two go to one file, or one to a file that is read.
+        MisuseError: One is not known, two go to one file, or one to a file that is read, or that
+            the run keeps.
     """
     from tallystick.outputs import requests_of
 
     requests = requests_of([*(output or ()), *(["json"] if json else [])])
     for request in requests:
         refuse_overwriting(request.target, read)
+        if directory is not None and request.target != STANDARD_STREAM:
+            refuse_of_run(request.target, directory, kept=f"report.{request.name}")
     return requests
 
 

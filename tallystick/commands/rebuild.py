@@ -53,11 +53,10 @@ def rebuild(
     from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
     from tallystick.runs.audit import Audit
     from tallystick.runs.rebuild import CHECKPOINT, earlier_findings, set_aside
-    from tallystick.runs.result import TABLES
     from tallystick.streaming.checkpoint import spark_checkpoint_of
 
     run = Audit(settings, available_now=True, history_ends=False)
-    requests = requested(output, json, [run.directory / TABLES])
+    requests = requested(output, json, directory=run.directory)
     run.prepare()
     target = set_aside(run.directory)
     terminal.notice(f"what was known is set aside in {str(target)!r}")

@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
+from tallystick.alerts.service import FILE as ALERTS
+from tallystick.runs.rebuild import CHECKPOINT
+from tallystick.runs.result import DATA_DOCS, TABLES
+from tallystick.runs.scenario import FILE as SCENARIO
+from tallystick.runs.stream import SPARK_LOG
+
 EXAMPLE = (
     (Path(__file__).parents[2] / "docs" / "journal.md")
     .read_text("utf-8")
     .split("```json\n")[1]
     .split("```")[0]
 )
+OWN = (ALERTS, CHECKPOINT, DATA_DOCS, SCENARIO, SPARK_LOG, TABLES, "artifacts", "broker")
+"""What a run keeps."""
 INFO = "binlog.000001\t457\taaaaaaaa-0000-0000-0000-000000000001:1\n"
 
 
@@ -58,8 +66,54 @@ def test_a_report_does_not_add_to_the_tables_that_it_is_of(tallystick, evidence)
     before = sorted(Path("run").rglob("*"))
     ran = tallystick("report", "run", "--output", "tables=run/../run/tables")
     assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
-    assert "is read: expected another directory to write" in ran.err
+    assert "'run/../run/tables' is the run's own: expected another name to write" in ran.err
     assert before == sorted(Path("run").rglob("*"))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *OWN,
+        "before-rebuild-20260101T000000.000000Z/tables",
+        "tables/findings/_delta_log/00000000000000000000.json",
+        f"{ALERTS}-wal",
+        f"{SPARK_LOG}.1",
+        "report.json",
+        "../link/data_docs/index.html",
+        "",
+    ],
+)
+def test_a_report_is_not_written_over_what_its_run_keeps(tallystick, evidence, name):
+    """State, alerts that wait and what was found cannot be made again."""
+    Path("link").unlink()
+    Path("link").symlink_to("run")
+    assert 0 == tallystick("replay", "journal", "--output", "tables=run/tables").code
+    before = sorted(Path("run").rglob("*"))
+    for line in (
+        f"--output junit=run/{name}",
+        f"--output sarif=run/junit --output html=link/{name}",
+    ):
+        ran = tallystick("report", "run", *line.split())
+        assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+        assert f"{name}' is the run's own: expected another name to write" in ran.err
+    assert before == sorted(Path("run").rglob("*"))
+
+
+def test_a_report_is_written_beside_what_its_run_keeps(tallystick, evidence):
+    """Again and again, the page and the document under their own names, too."""
+    assert 0 == tallystick("replay", "journal", "--output", "tables=run/tables").code
+    line = "report run --output junit=run/junit.xml --output json=run/report.json"
+    for _ in range(2):
+        assert 0 == tallystick(*line.split()).code
+    assert Path("run/junit.xml").read_text().startswith("<?xml")
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_alerts_are_not_written_into_what_the_audit_keeps(tallystick, name):
+    """Lines would be added to the queue of alerts, or to a log that is cut."""
+    ran = tallystick("alerts", "test", "--alert", f"log=.tallystick/audit/{name}")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert f"{name}' is the run's own: expected another name to write" in ran.err
 
 
 def test_a_journal_of_real_servers_is_not_written_over(tallystick, evidence):
