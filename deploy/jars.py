@@ -251,7 +251,7 @@ def _fill(wanted: list[Jar], directory: Path, fetch: Fetch) -> None:
         raise JarError(
             f"{names}{more} cannot be fetched; Ivy's last error: {_last_error(log)!r}. "
             "To fix: check the network; behind a proxy, "
-            "export JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'."
+            "export JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'"
         )
 
 

@@ -33,6 +33,7 @@ from tallystick.streaming.fence import compare_fence, make_fence
 from tallystick.streaming.journal_holes import PlannedOffsets
 from tallystick.streaming.spark_checksums import compare_spark_files
 from tallystick.streaming.spark_files import HadoopFiles, LocalFiles
+from tallystick.streaming.to_fix import to_rebuild
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -42,8 +43,6 @@ if TYPE_CHECKING:
     from tallystick.streaming.spark_files import SparkFiles
 
 LAYOUT_VERSION = 9
-TO_FIX = "To fix: tallystick rebuild"
-"""What is damaged here is made anew from the journal."""
 AUDITOR, COLLECTOR = "auditor", "collector"
 _LAYOUT = "layout.json"
 _REBUILT = "rebuilt"
@@ -113,6 +112,11 @@ class CheckpointLocation:
         self.run_id = ""
         """Names this checkpoint location in the files of the sinks: micro-batches are numbered
         from 0 in each new one."""
+
+    @property
+    def _rebuild(self) -> str:
+        """What is damaged here is made anew from the journal."""
+        return to_rebuild(self.directory)
 
     @property
     def parts(self) -> int:
@@ -195,8 +199,8 @@ class CheckpointLocation:
         if known and (not has_checkpoint or self.last_planned() < known - 1):
             raise CheckpointError(
                 f"{self._files.location('')!r} lacks Spark's checkpoint of micro-batch {known - 1},"
-                f" after which {str(self.directory)!r} goes on. To fix: bring back what was there,"
-                f" or tallystick rebuild."
+                f" after which {str(self.directory)!r} goes on. Bring back what was there, or"
+                f" begin anew. To fix: {self._rebuild}"
             )
 
     def _compare_layout(self) -> None:
@@ -214,25 +218,27 @@ class CheckpointLocation:
             if self._files.names(AUDITOR):
                 raise CheckpointError(
                     f"The checkpoint location {str(self.directory)!r} has a query but no "
-                    f"layout.json: it is not one of this job, or is damaged. {TO_FIX}, or name "
-                    f"another location."
+                    f"layout.json: it is not one of this job, or is damaged. Name another location,"
+                    f" or begin anew. To fix: {self._rebuild}"
                 ) from None
             self.run_id, self._is_new = uuid.uuid4().hex[:8], True
             write_atomically(path, seal_document({"run_id": self.run_id, **wanted}))
             return
         except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
-            raise CheckpointError(f"{str(path)!r} is damaged: {error}. {TO_FIX}.") from error
+            raise CheckpointError(
+                f"{str(path)!r} is damaged: {error}. To fix: {self._rebuild}"
+            ) from error
         if found.get("layout_version") != LAYOUT_VERSION:
             raise CheckpointError(
                 f"The checkpoint location {str(self.directory)!r} was made by another version of "
-                f"tallystick. {TO_FIX}, or name another location."
+                f"tallystick. Name another location, or begin anew. To fix: {self._rebuild}"
             )
         for name, value in wanted.items():
             if found.get(name) != value:
                 raise CheckpointError(
                     f"The checkpoint location {str(self.directory)!r} was made with {name} "
                     f"{found.get(name)!r}, this run wants {value!r}; use the old value or name "
-                    f"another location, or begin anew: tallystick rebuild."
+                    f"another location, or begin anew. To fix: {self._rebuild}"
                 )
 
     def message_limit(self) -> LimitBegin | None:
@@ -247,7 +253,9 @@ class CheckpointLocation:
         except FileNotFoundError:
             return None
         except (ValueError, TypeError, OSError) as error:
-            raise CheckpointError(f"{str(path)!r} is damaged: {error}. {TO_FIX}.") from error
+            raise CheckpointError(
+                f"{str(path)!r} is damaged: {error}. To fix: {self._rebuild}"
+            ) from error
 
     def save_message_limit(self, begin: LimitBegin) -> None:
         """Keep the limit that holds from a micro-batch on."""
@@ -278,7 +286,7 @@ class CheckpointLocation:
         except FileNotFoundError as error:
             raise CheckpointError(
                 f"The checkpoint location {str(self.directory)!r} lacks the driver's state before "
-                f"micro-batch {batch_id} (fleet/{path.name}). {TO_FIX}."
+                f"micro-batch {batch_id} (fleet/{path.name}). To fix: {self._rebuild}"
             ) from error
 
     def batch_time_us(self, batch_id: int) -> int:
@@ -296,7 +304,7 @@ class CheckpointLocation:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise CheckpointError(
                 f"{self._files.location(name)!r} is damaged, expected Spark's offsets: {error!r}. "
-                f"{TO_FIX}."
+                f"To fix: {self._rebuild}"
             ) from error
 
     def beginnings_lost(self) -> dict[str, int]:
@@ -321,7 +329,7 @@ class CheckpointLocation:
             except (OSError, ValueError, LookupError, AttributeError, TypeError) as error:
                 raise CheckpointError(
                     f"{self._files.location(name)!r} is damaged, expected Spark's first offsets: "
-                    f"{error!r}. {TO_FIX}."
+                    f"{error!r}. To fix: {self._rebuild}"
                 ) from error
             if lost:
                 return lost

@@ -24,6 +24,7 @@ from tallystick.coordinates.values.errors import one_line
 from tallystick.streaming import table_checksums
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.tables import SCHEMA_VERSION, TIMESTAMP, TableKind, full_schema
+from tallystick.streaming.to_fix import to_rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -173,7 +174,7 @@ def _directory_of(table: DeltaTable) -> Path:
 
 
 def _damaged(path: str, error: Exception) -> TableError:
-    return TableError(f"{path!r} is damaged: {one_line(error)}. To fix: tallystick rebuild")
+    return TableError(f"{path!r} is damaged: {one_line(error)}. To fix: {to_rebuild(path)}")
 
 
 def is_among(column: str, names: Iterable[str]) -> pc.Expression:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
+
+from tallystick.streaming.to_fix import to_rebuild
 
 # A Java or Python exception with its message, at the beginning of a line or after "Caused by".
 _CAUSE = re.compile(
@@ -50,7 +53,7 @@ _FAILURES = (
     (
         r"Checksum error: (?:file:)?(\S+) at",
         Kind.PERSON,
-        "{0!r} is damaged: its checksum does not agree. To fix: tallystick rebuild.",
+        "{0!r} is damaged: its checksum does not agree. To fix: {rebuild}",
     ),
     (
         # Before what Kafka calls by the same names.
@@ -120,13 +123,20 @@ _FAILURES = (
 )
 
 
-def failure_of(text: str, broker: str) -> Failure:
-    """What the text of a query's exception means."""
+def failure_of(text: str, broker: str, checkpoint: Path) -> Failure:
+    """What the text of a query's exception means.
+
+    Args:
+        text: That of the exception.
+        broker: The brokers of the job.
+        checkpoint: Its checkpoint location.
+    """
     text = _SQLSTATE.sub("", text)
+    named = {"broker": repr(broker), "rebuild": to_rebuild(checkpoint)}
     for pattern, kind, message in _FAILURES:
         found = re.search(pattern, text)
         if found:
-            return Failure(kind, message.format(*found.groups(), broker=repr(broker)))
+            return Failure(kind, message.format(*found.groups(), **named))
     return Failure(Kind.PERSON, f"The query ended by itself: {_cause(text)}")
 
 

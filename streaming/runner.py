@@ -312,7 +312,7 @@ class AuditJob:
         if isinstance(own, AuditError):
             return Failure(Kind.PERSON, str(own))
         text = str(error) if own is None else f"{own}\n{error}"
-        return failure_of(text, self._settings.bootstrap_servers)
+        return failure_of(text, self._settings.bootstrap_servers, self._settings.checkpoint)
 
     def _report_outage(self, sentence: str | None) -> None:
         self._metrics.set(is_waiting=sentence is not None)

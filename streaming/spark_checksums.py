@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.values.checksum import checksum
 from tallystick.streaming.errors import CheckpointError
+from tallystick.streaming.to_fix import to_rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +50,7 @@ def compare_spark_files(query: Path) -> None:
             if found != expected:
                 raise CheckpointError(
                     f"{str(path)!r} is damaged: its checksums are {found[_HEAD.size :].hex()},"
-                    f" expected {expected[_HEAD.size :].hex()}. To fix: tallystick rebuild"
+                    f" expected {expected[_HEAD.size :].hex()}. To fix: {to_rebuild(query)}"
                 )
 
 

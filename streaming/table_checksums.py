@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.coordinates.values.checksum import checksum
 from tallystick.streaming.errors import TableError
+from tallystick.streaming.to_fix import to_rebuild
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -164,7 +165,7 @@ def _known(table: Path) -> dict[str, str]:
         if found is None:
             raise TableError(
                 f"{str(table / FILE)!r} is damaged: {line[:80]!r}, expected a checksum and the name"
-                f" of a file. To fix: tallystick rebuild"
+                f" of a file. To fix: {to_rebuild(table)}"
             )
         known[found[2]] = found[1]
     return known
@@ -183,8 +184,8 @@ def _compare(table: Path, known: Mapping[str, str], names: Iterable[str]) -> Non
             found = "of no file: it is missing"
         if found != known[name]:
             raise TableError(
-                f"{str(path)!r} is damaged: its checksum is {found}, expected {known[name]}. To"
-                f" fix: tallystick rebuild"
+                f"{str(path)!r} is damaged: its checksum is {found}, expected {known[name]}."
+                f" To fix: {to_rebuild(table)}"
             )
         compared[name] = at
     if len(compared) > 2 * len(known):

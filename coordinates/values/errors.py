@@ -64,7 +64,7 @@ class MissingExtraError(AuditError):
 
 def install_extra(extra: str) -> str:
     """How to install an extra."""
-    return f"To fix: pip install '.[{extra}]' in a clone of tallystick"
+    return f"To fix: in a clone of tallystick: pip install '.[{extra}]'"
 
 
 def one_line(error: object) -> str:

@@ -19,9 +19,12 @@ class BrokerUnreachableError(AuditError):
     """No broker answers at the address."""
 
     def __init__(self, bootstrap_servers: str, reason: object) -> None:
+        host, _, port = bootstrap_servers.rpartition(":")
+        fix = "start one there, or name another address"
+        if host in {"127.0.0.1", "localhost"}:
+            fix = f"tallystick broker start --port {port}"
         super().__init__(
-            f"No Kafka broker answers at {bootstrap_servers!r} ({one_line(reason)}). To fix: start"
-            " one there (tallystick broker start) or name another address"
+            f"No Kafka broker answers at {bootstrap_servers!r} ({one_line(reason)}). To fix: {fix}"
         )
         self.bootstrap_servers = bootstrap_servers
 

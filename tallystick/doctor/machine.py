@@ -73,7 +73,7 @@ def _extra(name: str) -> Answer:
     missing = missing_packages(name)
     if not missing:
         return passed("installed")
-    fix = f"pip install '.[{name}]' in a clone of tallystick"
+    fix = f"in a clone of tallystick: pip install '.[{name}]'"
     answer = failed if name == "stream" else warning
     return answer(f"{', '.join(missing)} not installed, which {_NEEDED_BY[name]} need", fix)
 

@@ -22,7 +22,7 @@ from tallystick.journal_topic import journal_topic_id, prepare_topics
 from tallystick.runs.health import JobHealth
 from tallystick.runs.metrics import JobMetrics
 from tallystick.runs.metrics_listener import MetricsListener
-from tallystick.runs.rebuild import CHECKPOINT
+from tallystick.runs.rebuild import CHECKPOINT, whole_commands
 from tallystick.runs.result import TABLES, RunResult, doubt
 from tallystick.runs.stream import SPARK_LOG, StreamRun
 from tallystick.settings import Settings
@@ -102,7 +102,10 @@ class Audit:
 
     def run(self, stop: threading.Event, progress: Progress) -> RunResult | None:
         """Run the job until it ends or is to stop; None when it was stopped before it ran."""
-        with Alerts(self.directory, self._settings, progress.done) as alerts:
+        with (
+            whole_commands(self._settings),
+            Alerts(self.directory, self._settings, progress.done) as alerts,
+        ):
             self._metrics.serve_also(AlertMetrics(alerts))
             return self._run(stop, progress, alerts)
 

@@ -7,18 +7,52 @@ have the journal.
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tallystick.errors import MisuseError
 from tallystick.runs.result import TABLES
+from tallystick.settings import Settings, flag_name
+from tallystick.streaming.errors import StreamingError
+from tallystick.streaming.to_fix import COMMAND
 
 if TYPE_CHECKING:
     from tallystick.coordinates.results import Finding
 
 CHECKPOINT = "checkpoint"
 """In the directory of the audit."""
+
+_SETTINGS = ("bootstrap_servers", "topic_prefix", "instances", "disabled")
+"""A rebuild with others would judge another journal, or otherwise."""
+
+
+@contextmanager
+def whole_commands(settings: Settings) -> Iterator[None]:
+    """Give the settings of a run to the command that an error of its files names."""
+    try:
+        yield
+    except StreamingError as error:
+        error.args = (with_settings(str(error), settings),)
+        raise
+
+
+def with_settings(text: str, settings: Settings) -> str:
+    """A text, which may name the command that makes the state anew, with the flags of a run."""
+    flags = [
+        f"{flag_name(name)} {shlex.quote(str(value))}"
+        for name in _SETTINGS
+        if name in settings.model_fields_set
+        for value in _values(getattr(settings, name))
+    ]
+    return text.replace(COMMAND, " ".join((COMMAND, *flags)))
+
+
+def _values(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else value
 
 
 def set_aside(directory: Path) -> Path:

@@ -90,7 +90,7 @@ def test_a_location_of_another_version_is_to_be_rebuilt(tmp_path):
         known = unseal_document(path.read_bytes())
     path.write_bytes(seal_document({**known, "layout_version": LAYOUT_VERSION - 1}))
     with (
-        pytest.raises(CheckpointError, match=r"another version of tallystick.*tallystick rebuild"),
+        pytest.raises(CheckpointError, match=r"another version of tallystick.*To fix: make"),
         CheckpointLocation(tmp_path, LAYOUT),
     ):
         pass
@@ -139,7 +139,7 @@ def test_a_changed_bit_of_what_spark_reads_without_comparing_is_named(tmp_path):
             offsets.write_bytes(whole)
             path.write_bytes(changed)
             with (
-                pytest.raises(CheckpointError, match=r"offsets/4' is damaged.*tallystick rebuild"),
+                pytest.raises(CheckpointError, match=r"offsets/4' is damaged.*To fix: make"),
                 CheckpointLocation(tmp_path, LAYOUT),
             ):
                 pass
@@ -188,7 +188,7 @@ def test_where_a_rebuilt_journal_begins_is_what_spark_wrote_down(tmp_path):
             first.write_text(f"v1\n{offsets}")
         assert location.beginnings_lost() == {"1": 5}
         first.write_text("v1\n[")
-        with pytest.raises(CheckpointError, match=r"sources/1/0.*tallystick rebuild"):
+        with pytest.raises(CheckpointError, match=r"sources/1/0.*To fix: make"):
             location.beginnings_lost()
 
 

@@ -67,7 +67,7 @@ def test_what_is_damaged_is_named_and_a_rebuild_finds_the_same(spark, broker, tm
     ]
     for path, kind in named:
         whole = damage(path)
-        with pytest.raises(kind, match=f"{path.name}' is damaged.*tallystick rebuild") as caught:
+        with pytest.raises(kind, match=f"{path.name}' is damaged.*To fix: make") as caught:
             run(spark, settings)
         assert "\n" not in str(caught.value)
         path.write_bytes(whole)

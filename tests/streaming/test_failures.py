@@ -68,7 +68,7 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         (
             "org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/1.zip at 512 exp: 9",
             Kind.PERSON,
-            "'/c/1.zip' is damaged: its checksum does not agree. To fix: tallystick rebuild.",
+            "'/c/1.zip' is damaged: its checksum does not agree. To fix: make the run again",
         ),
         (
             (
@@ -97,10 +97,10 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         ("", Kind.PERSON, "The query ended by itself: without a message"),
     ],
 )
-def test_what_a_user_can_fix_is_one_sentence(text, kind, said):
+def test_what_a_user_can_fix_is_one_sentence(tmp_path, text, kind, said):
     """The sentence names the broker and what to do; no stack trace, one line."""
     for form in (text, STREAM_FAILED.format(text)) if text else (text,):
-        found = failure_of(form, "127.0.0.1:9")
+        found = failure_of(form, "127.0.0.1:9", tmp_path / "checkpoint")
         assert kind is found.kind
         assert said in found.sentence
         assert "\n" not in found.sentence
@@ -116,6 +116,6 @@ def test_what_a_user_can_fix_is_one_sentence(text, kind, said):
         ("a" * 301, "a" * 300),
     ],
 )
-def test_what_is_not_known_has_its_last_cause(text, reason):
+def test_what_is_not_known_has_its_last_cause(tmp_path, text, reason):
     """Else by Spark's own message, else by the first line, cut short."""
-    assert f"The query ended by itself: {reason}" == failure_of(text, "b:1").sentence
+    assert f"The query ended by itself: {reason}" == failure_of(text, "b:1", tmp_path).sentence

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from pyspark.errors import StreamingQueryException
 
@@ -51,7 +53,7 @@ class World:
         return LastingQuery(
             name,
             start,
-            failure_of=lambda error: failure_of(str(error), "b:1"),
+            failure_of=lambda error: failure_of(str(error), "b:1", Path("checkpoint")),
             outages=self.outages,
             clock=lambda: self.now,
         )
@@ -238,7 +240,7 @@ def test_a_query_that_cannot_be_started_is_tried_again():
     query = LastingQuery(
         "auditor",
         start,
-        failure_of=lambda error: failure_of(str(error), "b:1"),
+        failure_of=lambda error: failure_of(str(error), "b:1", Path("checkpoint")),
         outages=world.outages,
         clock=lambda: world.now,
     )

@@ -249,7 +249,7 @@ def test_each_check_is_one_line_with_its_fix(tallystick):
     lines = [line for line in ran.out.splitlines() if line.startswith("failed ")]
     assert 2 == len(lines)
     assert "No Kafka broker answers at '127.0.0.1:1'" in lines[0]
-    assert "To fix: start one there" in lines[0]
+    assert "To fix: tallystick broker start --port 1" in lines[0]
     assert "server a  " in lines[1]
     assert "To fix: docs/real_servers.md" in lines[1]
     assert re.search(r"^not tried +kafka +topics +needs what is checked as 'brokers'$",

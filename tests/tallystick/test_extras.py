@@ -74,7 +74,7 @@ def test_the_job_says_which_extra_is_missing(each_without, tmp_path):
         (sentence,) = done.stderr.splitlines()
         assert sentence.startswith(f"tallystick: tallystick {command} needs ")
         assert sentence.endswith(
-            "is not installed. To fix: pip install '.[stream]' in a clone of tallystick"
+            "is not installed. To fix: in a clone of tallystick: pip install '.[stream]'"
         )
     assert list(tmp_path.iterdir()) == []
 
@@ -93,7 +93,7 @@ def test_what_must_be_fetched_first_says_what_fetches_it(without, arguments):
     assert "Traceback" not in done.stderr
     assert sentence.startswith("tallystick: Jars are fetched with Ivy: neither pyspark, ")
     assert sentence.endswith(
-        "To fix: pip install '.[stream]' in a clone of tallystick, or apt-get install ivy"
+        "To fix: in a clone of tallystick: pip install '.[stream]', or apt-get install ivy"
     )
 
 
@@ -118,7 +118,7 @@ def test_a_client_that_is_named_and_missing_says_which_extra_has_it(each_without
         assert (2, "") == (done.returncode, done.stdout), done
         assert done.stderr == (
             "tallystick: the setting client names confluent-kafka, which is not installed. "
-            "To fix: pip install '.[stream]' in a clone of tallystick\n"
+            "To fix: in a clone of tallystick: pip install '.[stream]'\n"
         ), done
 
 
@@ -135,7 +135,7 @@ def test_a_password_that_needs_rsa_says_which_extra_has_it(without, command):
     assert (2, "") == (done.returncode, done.stdout)
     sentence = done.stderr.splitlines()[-1]  # after what is said of progress
     assert "the package cryptography is not installed" in sentence
-    assert sentence.endswith("To fix: pip install '.[mysql]' in a clone of tallystick")
+    assert sentence.endswith("To fix: in a clone of tallystick: pip install '.[mysql]'")
 
 
 def test_the_bare_install_runs(each_without):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 
 from tallystick.cli import run_command
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.process import run
-from tallystick.runs.rebuild import earlier_findings, set_aside
+from tallystick.runs.rebuild import earlier_findings, set_aside, whole_commands
+from tallystick.settings import Settings
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
-from tallystick.streaming.errors import CheckpointError
+from tallystick.streaming.errors import CheckpointError, StreamingError
+from tallystick.streaming.table_reader import read_findings
 from tallystick.streaming.table_sink import TableSink
 from tests.support.results import finding
 
@@ -68,4 +72,45 @@ def test_damage_of_the_checkpoint_is_a_usage_error_of_one_sentence(tmp_path, cap
 
     assert ExitCode.MISUSE == run(command)
     assert "is damaged" in (said := capsys.readouterr().err)
-    assert "tallystick rebuild" in said
+    assert "To fix: make the run again" in said
+
+
+def goes_on(directory) -> None:
+    """Read what a job goes on from, and what the report is of, with flags of a job."""
+    with whole_commands(
+        Settings(topic_prefix="t", instances=("a b", "c"), bootstrap_servers="b:1")
+    ):
+        read_findings(directory / "tables")
+        with CheckpointLocation(directory / "checkpoint", LAYOUT):
+            pass
+
+
+def fix_of(directory, file) -> str:
+    """What fixes a damaged file, as the error says."""
+    audited(directory)
+    next(directory.glob(file)).write_bytes(b"{}")
+    with pytest.raises(StreamingError, match=" To fix: ") as caught:
+        goes_on(directory)
+    return str(caught.value).partition(" To fix: ")[2]
+
+
+@pytest.mark.parametrize(
+    "file",
+    ["checkpoint/layout.json", "tables/findings/_checksums", "tables/findings/_delta_log/*0.json"],
+)
+def test_the_command_that_makes_all_anew_can_be_pasted(tallystick, tmp_path, file):
+    """With the directory, and with what decides which journal is judged how."""
+    state = tmp_path / "it's here"
+    command = fix_of(state / "audit", file)
+    assert shlex.split(command) == [
+        *("tallystick", "rebuild", "--bootstrap-servers", "b:1", "--topic-prefix", "t"),
+        *("--instance", "a b", "--instance", "c", "--directory", str(state)),
+    ]
+    ran = tallystick(*shlex.split(command)[1:], "--nothing")
+    assert "No such option: --nothing" in ran.err
+    assert set_aside(state / "audit").parent == state / "audit"
+
+
+def test_what_no_audit_has_written_is_made_by_another_run(tmp_path):
+    """A rebuild would find no state there, whatever a directory above is called."""
+    assert fix_of(tmp_path / "audit" / "demo", "tables/findings/_checksums") == "make the run again"
