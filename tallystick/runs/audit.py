@@ -22,7 +22,7 @@ from tallystick.journal_topic import journal_topic_id, prepare_topics
 from tallystick.runs.health import JobHealth
 from tallystick.runs.metrics import JobMetrics
 from tallystick.runs.metrics_listener import MetricsListener
-from tallystick.runs.rebuild import CHECKPOINT, whole_commands
+from tallystick.runs.rebuild import CHECKPOINT, finish_set_aside, whole_commands
 from tallystick.runs.result import TABLES, RunResult, doubt
 from tallystick.runs.stream import SPARK_LOG, StreamRun
 from tallystick.settings import Settings
@@ -102,6 +102,9 @@ class Audit:
 
     def run(self, stop: threading.Event, progress: Progress) -> RunResult | None:
         """Run the job until it ends or is to stop; None when it was stopped before it ran."""
+        left = finish_set_aside(self.directory)
+        if left is not None:
+            progress.done(f"what an interrupted rebuild had begun to set aside is in {str(left)!r}")
         with (
             whole_commands(self._settings),
             Alerts(self.directory, self._settings, progress.done) as alerts,

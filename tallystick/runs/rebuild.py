@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tallystick.errors import MisuseError
 from tallystick.runs.result import TABLES
 from tallystick.settings import Settings, flag_name
-from tallystick.streaming.errors import StreamingError
+from tallystick.streaming.errors import CheckpointError, StreamingError
 from tallystick.streaming.to_fix import COMMAND
 
 if TYPE_CHECKING:
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 CHECKPOINT = "checkpoint"
 """In the directory of the audit."""
 
+_UNFINISHED = "unfinished"
+"""There while what was known is set aside."""
 _SETTINGS = ("bootstrap_servers", "topic_prefix", "instances", "disabled")
 """A rebuild with others would judge another journal, or otherwise."""
 
@@ -58,6 +60,9 @@ def _values(value: str | tuple[str, ...]) -> tuple[str, ...]:
 def set_aside(directory: Path) -> Path:
     """Move checkpoint location and tables away, whatever is in them; returns where to.
 
+    What is killed meanwhile is finished by the next start of a job: it would go on from a state
+    whose tables are elsewhere, or add to tables that another state has written.
+
     Args:
         directory: The audit's own.
 
@@ -67,6 +72,8 @@ def set_aside(directory: Path) -> Path:
     """
     from tallystick.streaming import checkpoint
 
+    if (unfinished := finish_set_aside(directory)) is not None:
+        return unfinished
     if not (directory / CHECKPOINT).exists():
         raise MisuseError(
             f"{str(directory / CHECKPOINT)!r} does not exist: nothing to make anew. To fix: name"
@@ -74,15 +81,51 @@ def set_aside(directory: Path) -> Path:
         )
     target = directory / f"before-rebuild-{datetime.now(timezone.utc):%Y%m%dT%H%M%S.%fZ}"
     target.mkdir(parents=True)
+    (target / _UNFINISHED).touch()
     try:
         checkpoint.set_aside(directory / CHECKPOINT, target / CHECKPOINT)
-    except BaseException:
-        target.rmdir()
+    except StreamingError:
+        _forget(target)
         raise
-    checkpoint.mark_rebuilt(directory / CHECKPOINT, target / CHECKPOINT)
-    if (directory / TABLES).exists():
-        (directory / TABLES).rename(target / TABLES)
+    _finish(directory, target)
     return target
+
+
+def finish_set_aside(directory: Path) -> Path | None:
+    """Go on with what was interrupted; returns where to, None where nothing was moved yet.
+
+    Args:
+        directory: The audit's own.
+
+    Raises:
+        CheckpointError: The tables cannot be moved.
+    """
+    for target in sorted(mark.parent for mark in directory.glob(f"*/{_UNFINISHED}")):
+        if (target / CHECKPOINT).exists():
+            _finish(directory, target)
+            return target
+        _forget(target)
+    return None
+
+
+def _finish(directory: Path, target: Path) -> None:
+    """The checkpoint location was moved: the tables follow, and a new location begins."""
+    from tallystick.streaming import checkpoint
+
+    if (directory / TABLES).exists():
+        try:
+            (directory / TABLES).rename(target / TABLES)
+        except OSError as error:
+            raise CheckpointError(
+                f"{str(directory / TABLES)!r} cannot be moved to {str(target)!r}: {error.strerror}"
+            ) from error
+    checkpoint.mark_rebuilt(directory / CHECKPOINT, target / CHECKPOINT)
+    (target / _UNFINISHED).unlink()
+
+
+def _forget(target: Path) -> None:
+    (target / _UNFINISHED).unlink()
+    target.rmdir()
 
 
 def earlier_findings(target: Path) -> list[Finding] | None:

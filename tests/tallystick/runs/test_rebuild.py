@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
 
 import pytest
 
 from tallystick.cli import run_command
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.process import run
-from tallystick.runs.rebuild import earlier_findings, set_aside, whole_commands
+from tallystick.runs.rebuild import earlier_findings, finish_set_aside, set_aside, whole_commands
 from tallystick.settings import Settings
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.errors import CheckpointError, StreamingError
@@ -38,6 +42,54 @@ def test_state_and_tables_are_moved_whatever_is_in_them(tmp_path):
     second = set_aside(tmp_path)
     assert first != second
     assert earlier_findings(second) is None
+
+
+class Killed(BaseException):
+    """As by signal 9: nothing is cleaned up."""
+
+
+def kill_at(monkeypatch, number):
+    """Raise instead of the change of a directory with this number."""
+    changes = count()
+    for name in ("mkdir", "touch", "rename", "replace", "unlink"):
+        real = getattr(Path, name)
+
+        def change(path, *arguments, real=real, **named):
+            if next(changes) == number:
+                raise Killed
+            return real(path, *arguments, **named)
+
+        monkeypatch.setattr(Path, name, change)
+
+
+def kept(directory):
+    """What is where, whatever the time of it; an empty directory is nothing."""
+    files = (path.relative_to(directory) for path in directory.rglob("*") if path.is_file())
+    shown = (re.sub(r"(rebuild|part)-[^/]+", r"\1", "/".join(path.parts[:3])) for path in files)
+    return {name for name in shown if not name.endswith(".tmp")}
+
+
+@pytest.mark.parametrize("resume", [set_aside, finish_set_aside])
+def test_what_is_killed_while_it_sets_aside_is_finished(tmp_path, monkeypatch, resume):
+    """At each change of a directory; by the next rebuild, or by the next audit."""
+    audited(tmp_path / "done")
+    untouched = kept(tmp_path / "done")
+    set_aside(tmp_path / "done")
+    done = kept(tmp_path / "done")
+    killed = []
+    for number in range(20):
+        directory = tmp_path / str(number)
+        audited(directory)
+        with monkeypatch.context() as patched, suppress(Killed):
+            kill_at(patched, number)
+            set_aside(directory)
+            break
+        killed.append(kept(directory))
+        is_begun = any("/checkpoint/" in name for name in killed[-1])
+        resume(directory)
+        assert kept(directory) == (done if is_begun or resume is set_aside else untouched)
+    assert len(killed) >= 6
+    assert sum(one != untouched for one in killed) >= 4
 
 
 def test_a_running_job_is_left_alone(tmp_path):
