@@ -50,6 +50,7 @@ _ENVELOPE = ("kind", "instance", "ts", "epoch", "sequence", "cluster")
 
 BAD_LINES_MAX = 20
 _BYTE_ORDER_MARK = "\ufeff"
+_without_strings = re.compile(r'"(?:\\.|[^"\\])*(?:"|\\?$)').sub
 _BLANKS = " \t\r\n"
 
 
@@ -61,6 +62,7 @@ class JsonLinesError(JournalError):
         key: The key in question (``variables.log_bin``), or None where it is the whole line.
         instance_id: Whose record it is meant to be, None if that cannot be read.
         others: The errors of further lines, up to ``BAD_LINES_MAX`` in all.
+        is_cut_short: Whether the line has no end: it is the last one, and its writer was killed.
     """
 
     def __init__(
@@ -70,6 +72,8 @@ class JsonLinesError(JournalError):
         problem: str,
         instance_id: str | None = None,
         others: tuple[JsonLinesError, ...] = (),
+        *,
+        is_cut_short: bool = False,
     ) -> None:
         where = f"line {line_number}" if key is None else f"line {line_number}, key {_shown(key)}"
         super().__init__("\n".join((f"{where}: {problem}", *map(str, others))))
@@ -78,11 +82,17 @@ class JsonLinesError(JournalError):
         self.problem = problem
         self.instance_id = instance_id
         self.others = others
+        self.is_cut_short = is_cut_short
 
     def with_others(self, others: Iterable[JsonLinesError]) -> JsonLinesError:
         """The same, and the errors of further lines."""
         return JsonLinesError(
-            self.line_number, self.key, self.problem, self.instance_id, tuple(others)
+            self.line_number,
+            self.key,
+            self.problem,
+            self.instance_id,
+            tuple(others),
+            is_cut_short=self.is_cut_short,
         )
 
 
@@ -390,6 +400,9 @@ def _parse(line: str | bytes, line_number: int) -> dict[str, Any]:
     try:
         text = (line if isinstance(line, str) else line.decode()).removeprefix(_BYTE_ORDER_MARK)
     except UnicodeDecodeError as error:
+        assert isinstance(line, bytes)
+        if error.reason == "unexpected end of data":
+            raise _cut_short(line_number, line.decode(errors="ignore")) from None
         problem = f"expected UTF-8 ({error.reason} at byte {error.start})"
         raise JsonLinesError(line_number, None, problem) from None
     try:
@@ -397,6 +410,8 @@ def _parse(line: str | bytes, line_number: int) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         reason: object = error
         if isinstance(error, json.JSONDecodeError):
+            if not text.endswith("\n") and _is_open(text):
+                raise _cut_short(line_number, text) from None
             # Its own message counts lines within this one; some of them end with "at" already.
             reason = f"{error.msg.removesuffix(' at')} at {error.pos}"
         elif isinstance(error, RecursionError):
@@ -413,6 +428,18 @@ def _parse(line: str | bytes, line_number: int) -> dict[str, Any]:
             line_number, None, f"expected a JSON object, found {_shown(text.rstrip(_BLANKS))}"
         )
     return {key: value for key, value in record.items() if value is not None}
+
+
+def _cut_short(line_number: int, text: str) -> JsonLinesError:
+    """The error of a line without an end, as what is killed while it writes leaves it."""
+    problem = f"cut short: expected a JSON object, found {_shown(text)}"
+    return JsonLinesError(line_number, None, problem, is_cut_short=True)
+
+
+def _is_open(text: str) -> bool:
+    """Whether an object in a text goes on behind it."""
+    outside = _without_strings("", text)
+    return outside.count("{") > outside.count("}")
 
 
 def _shown(value: Any) -> str:

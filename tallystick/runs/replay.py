@@ -94,7 +94,9 @@ def replay(
     try:
         audit = audit_history(blocks(), disabled, goes_on=history_goes_on)
     except JsonLinesError as error:
-        raise MisuseError(refusal(name, error)) from None
+        is_cut_short = (error, *error.others)[-1].is_cut_short
+        hint = "; leave it out, or take it as a gap: --skip-bad-lines" if is_cut_short else ""
+        raise MisuseError(f"{refusal(name, error)}{hint}") from None
     except JournalError as error:
         raise MisuseError(f"{name!r}: {error}") from None
     if notice_skipped is not None and skipped:

@@ -422,6 +422,22 @@ def test_what_the_contract_does_not_have_is_refused(record, key, message):
     assert len(str(caught.value)) < 700
 
 
+def test_a_line_is_known_as_cut_short_wherever_that_is():
+    """Not one of which the end is there, nor what begins as no record does."""
+    body = {"channel": 'x"\\{}', "a": [{}, True, -1.5, None], "☃": {}}
+    line = json.dumps({"kind": "gap", "instance": "a", **body}, ensure_ascii=False).encode()
+
+    def is_cut_short(line):
+        with pytest.raises(JsonLinesError) as caught:
+            list(blocks_from_lines([line]))
+        return caught.value.is_cut_short
+
+    for end in range(1, len(line)):
+        assert is_cut_short(line[:end])
+        assert not is_cut_short(line[:end] + b"\n")
+    assert not any(map(is_cut_short, (line, line[1:], line + b"}", b'"', b"[", b"\xff", b"\xff{")))
+
+
 def test_time_that_falls_within_an_instance_is_refused():
     """Its error names both times; another instance may be behind."""
     read(

@@ -264,6 +264,22 @@ def test_an_unreadable_journal_is_misuse(tallystick, content, said):
     assert len(ran.err) < 1_000
 
 
+def test_a_line_that_a_killed_tail_has_cut_short_is_named(tallystick):
+    """Which file and line, and what to do; the rest of the file is fit."""
+    Path("j").write_text(EXAMPLE.rstrip()[:-1])
+    ran = tallystick("replay", "j")
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    number = len(EXAMPLE.splitlines())
+    assert f"'j': line {number}: cut short: expected a JSON object, found" in ran.err
+    hint = "; leave it out, or take it as a gap: --skip-bad-lines\n"
+    assert ran.err.endswith(hint)
+    assert tallystick("replay", "j", "--skip-bad-lines").code == 3
+    Path("j").write_text("rubbish\n" + EXAMPLE.rstrip()[:-1])
+    assert tallystick("replay", "j").err.endswith(hint)
+    Path("j").write_text(EXAMPLE + "rubbish")
+    assert hint not in tallystick("replay", "j").err
+
+
 def test_a_file_without_line_ends_is_not_read_at_once(tallystick):
     """An image of a disk would fill the memory before anything is said of it."""
     with Path("j").open("wb") as file:
