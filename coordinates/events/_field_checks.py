@@ -106,9 +106,17 @@ def log_file(value: Any) -> str:
     return str(value)
 
 
+CHANNEL_CHARACTERS_MAX = 64
+"""Of the name of a channel, in every version that has channels."""
+
+
 def channel_name(value: Any) -> str:
     """The name of a channel; servers keep it in lower case, people write it as they like."""
-    return text(value).lower()
+    if len(text(value)) > CHANNEL_CHARACTERS_MAX:
+        raise FieldError(
+            f"the name of a channel, at most {CHANNEL_CHARACTERS_MAX} characters", value
+        )
+    return str(value).lower()
 
 
 def uuid_text(value: Any) -> str:

@@ -464,7 +464,7 @@ RECORD_SHAPES: Mapping[RecordType, Shape | Cases] = {
     ),
     RecordType.OBSERVER: Shape({"clock": name}, ("clock",)),
     RecordType.HEARTBEAT: Shape({"ends": boolean}),
-    RecordType.GAP: Shape({"channel": text, "reason": text}),
+    RecordType.GAP: Shape({"channel": channel_name, "reason": text}),
 }
 """The body of each kind of server record."""
 

@@ -10,6 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events._field_checks import (
+    CHANNEL_CHARACTERS_MAX,
     INSTANCE_BYTES_MAX,
     INT64_MAX,
     Integer,
@@ -49,6 +50,7 @@ Schema = dict[str, Any]
 
 _TEXT: Schema = {"type": "string"}
 _NAME: Schema = {"type": "string", "minLength": 1}
+_CHANNEL: Schema = {**_TEXT, "maxLength": CHANNEL_CHARACTERS_MAX}
 _COUNT: Schema = {"type": "integer", "minimum": 0, "maximum": INT64_MAX}
 _LOG_FILE: Schema = {
     "type": "string",
@@ -57,7 +59,7 @@ _LOG_FILE: Schema = {
 _OF_CHECK: Mapping[Check, Schema] = {
     anything: {},
     boolean: {"type": "boolean"},
-    channel_name: _TEXT,
+    channel_name: _CHANNEL,
     gtid_set: _TEXT,
     identifier: {"anyOf": [_COUNT, _NAME]},
     log_file: _LOG_FILE,
@@ -81,7 +83,7 @@ _OF_CHECK: Mapping[Check, Schema] = {
     uuid_text: _TEXT,
 }
 _OF_EVENT_KEY: Mapping[str, Schema] = {
-    "channel": _TEXT,
+    "channel": _CHANNEL,
     "file": _LOG_FILE,
     "gtid": _TEXT,
     "gtid_set": _TEXT,

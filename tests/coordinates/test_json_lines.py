@@ -117,6 +117,26 @@ def test_the_fields_of_an_event_reach_their_columns():
 
 
 @pytest.mark.parametrize(
+    "record",
+    [
+        event(kind="relay"),
+        server_record("gap"),
+        server_record("channel", action="reset"),
+        server_record("info_write", table="slave_worker_info", reason="xid", row={}),
+    ],
+    ids=lambda record: record["kind"],
+)
+def test_a_channel_has_one_name_in_any_case_as_long_as_the_server_takes(record):
+    """A record about "East" is about "east"; no server has a name of 65 characters."""
+    for written, kept in (("East", "east"), ("É" * 64, "é" * 64)):
+        block = only({**record, "channel": written})
+        assert block.channels == (kept,)
+        assert block.columns["stream"][0] != Stream.SERVER or block.body(0)["channel"] == kept
+    with pytest.raises(JsonLinesError, match=r"key 'channel': .* at most 64 characters"):
+        only({**record, "channel": "e" * 65})
+
+
+@pytest.mark.parametrize(
     ("text", "sid", "gno"),
     [
         (f"{UUID}:1", UUID, 1),
