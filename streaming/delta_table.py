@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -27,7 +28,7 @@ from tallystick.streaming.tables import SCHEMA_VERSION, TIMESTAMP, TableKind, fu
 from tallystick.streaming.to_fix import to_rebuild
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 CHECKPOINT_COMMITS = 100
 ATTEMPTS = 5
@@ -51,13 +52,11 @@ def existing(directory: Path, kind: TableKind) -> DeltaTable | None:
     """
     path = str(directory / kind.name)
     table_checksums.compare_log(directory / kind.name)
-    if not DeltaTable.is_deltatable(path):
-        return None
-    try:
+    with _readable(path):
+        if not DeltaTable.is_deltatable(path):
+            return None
         table = DeltaTable(path)
-    except (DeltaError, OSError) as error:
-        raise _damaged(path, error) from error
-    name = table.metadata().name
+        name = table.metadata().name
     if name != _name(kind):
         raise TableError(
             f"{path!r} is {name!r}, this version of tallystick has {_name(kind)!r}: move the"
@@ -173,8 +172,26 @@ def _directory_of(table: DeltaTable) -> Path:
     return Path(url2pathname(urlsplit(table.table_uri).path))
 
 
-def _damaged(path: str, error: Exception) -> TableError:
-    return TableError(f"{path!r} is damaged: {one_line(error)}. To fix: {to_rebuild(path)}")
+def is_of_files(error: BaseException) -> bool:
+    """Whether deltalake or Arrow says that of files which cannot be read or written.
+
+    A panic of Rust's is no Exception, and has no class that could be imported; what crosses from
+    Arrow in Rust may be an Exception of no class of its own.
+    """
+    is_known = isinstance(error, (DeltaError, pa.ArrowException, OSError))
+    return is_known or type(error) is Exception or type(error).__name__ == "PanicException"
+
+
+@contextmanager
+def _readable(path: str) -> Iterator[None]:
+    try:
+        yield
+    except BaseException as error:
+        if not is_of_files(error):
+            raise
+        raise TableError(
+            f"{path!r} is damaged: {one_line(error)}. To fix: {to_rebuild(path)}"
+        ) from error
 
 
 def is_among(column: str, names: Iterable[str]) -> pc.Expression:
@@ -209,10 +226,11 @@ def read(
         schema = full_schema(kind)
         return schema.empty_table().select(columns or schema.names)
     path = directory / kind.name
-    names = table_checksums.data_names(table) if recent_s is None else _recent(table, recent_s)
+    with _readable(str(path)):
+        names = table_checksums.data_names(table) if recent_s is None else _recent(table, recent_s)
     table_checksums.compare_data(path, names)
     wanted = None if columns is None else list(columns)
-    try:
+    with _readable(str(path)):
         if recent_s is None:
             # Arrow's own file system. Through deltalake's, which is Python's, Arrow's threads may
             # still let go of a file when the process ends, which then aborts.
@@ -223,6 +241,4 @@ def read(
             files = [str(path / name) for name in names]
             rows = dataset(files, full_schema(kind), format="parquet")
         found = rows.to_table(wanted, where)
-    except (DeltaError, pa.ArrowException, OSError) as error:
-        raise _damaged(str(directory / kind.name), error) from error
     return found.cast(pa.schema([full_schema(kind).field(name) for name in found.column_names]))

@@ -14,6 +14,7 @@ import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 from tallystick.coordinates.values.checksum import checksum
+from tallystick.coordinates.values.errors import one_line
 from tallystick.streaming.errors import TableError
 from tallystick.streaming.to_fix import to_rebuild
 
@@ -106,8 +107,7 @@ def _record(table: Path, delta: DeltaTable) -> None:
         log = f"{_LOG}/{version:020d}.json"
         # An older one may be gone: what it had is in a checkpoint.
         with contextlib.suppress(FileNotFoundError):
-            actions = map(json.loads, (table / log).read_bytes().splitlines())
-            names |= dict.fromkeys(a["add"]["path"] for a in actions if "add" in a)
+            names |= dict.fromkeys(_added(table / log))
             names |= dict.fromkeys((log, f"{_LOG}/{version:020d}.checkpoint.parquet"))
     lines: dict[str, str] = {}
     for name in sorted(names.keys() - known):
@@ -119,6 +119,17 @@ def _record(table: Path, delta: DeltaTable) -> None:
     has = frozenset(lines) | (names.keys() & known)
     with contextlib.suppress(FileNotFoundError):  # none was ever written
         _written[str(table)] = _Written(_changed(table / FILE), delta.version(), has)
+
+
+def _added(log: Path) -> list[str]:
+    """The files that a commit adds."""
+    try:
+        actions = map(json.loads, log.read_bytes().splitlines())
+        return [str(action["add"]["path"]) for action in actions if "add" in action]
+    except (ValueError, LookupError, TypeError) as error:
+        raise TableError(
+            f"{str(log)!r} is damaged: {one_line(error)}. To fix: {to_rebuild(log)}"
+        ) from error
 
 
 def _recorded(table: Path) -> tuple[int, Collection[str]]:
@@ -182,6 +193,8 @@ def _compare(table: Path, known: Mapping[str, str], names: Iterable[str]) -> Non
             found = f"{checksum(path.read_bytes()):08x}"
         except FileNotFoundError:
             found = "of no file: it is missing"
+        except OSError as error:
+            found = f"of no file: {error.strerror}"
         if found != known[name]:
             raise TableError(
                 f"{str(path)!r} is damaged: its checksum is {found}, expected {known[name]}."

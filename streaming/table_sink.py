@@ -12,14 +12,15 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, final
 
 import pyarrow.compute as pc
-from deltalake.exceptions import DeltaError
 
+from tallystick.coordinates.values.errors import one_line
 from tallystick.streaming.delta_table import (
     CHECKPOINT_COMMITS,
     KEEP_LOG,
     append,
     compare,
     existing,
+    is_of_files,
     made,
     record,
 )
@@ -172,6 +173,8 @@ class TableSink:
 def _one_sentence(name: str) -> Iterator[None]:
     try:
         yield
-    except (DeltaError, OSError) as error:
-        reason = getattr(error, "strerror", None) or error
+    except BaseException as error:
+        if not is_of_files(error):
+            raise
+        reason = getattr(error, "strerror", None) or one_line(error)
         raise TableError(f"The table {name!r} cannot be written: {reason}") from error

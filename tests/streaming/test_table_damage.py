@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
@@ -79,6 +80,69 @@ def test_a_damaged_file_is_named(written, tmp_path, index, how):
     for read in (table_reader.read_findings, lambda at: TableSink(at, "run").compare()):
         with pytest.raises(TableError, match=f"{path.name}.*expected [0-9a-f]{{8}}. To fix"):
             read(directory)
+
+
+def varint(number: int) -> bytes:
+    """As Parquet's footer has the offset of a page: Thrift's compact form, by sevens of bits."""
+    *low, high = [2 * number >> at & 127 for at in range(0, max(7, (2 * number).bit_length()), 7)]
+    return bytes([*(128 | seven for seven in low), high])
+
+
+def without_dictionary(checkpoint: Path, name: str) -> None:
+    """Change the footer of a file: the pages of a column have no dictionary that they need."""
+    group = pq.read_metadata(checkpoint).row_group(0)
+    columns = map(group.column, range(group.num_columns))
+    [column] = (one for one in columns if one.path_in_schema == name)
+    data, dictionary = varint(column.data_page_offset), varint(column.dictionary_page_offset)
+    whole = checkpoint.read_bytes()
+    assert whole.count(data + b"\x26" + dictionary) == 1
+    checkpoint.write_bytes(whole.replace(data + b"\x26" + dictionary, data + b"\x36" + dictionary))
+
+
+def test_what_makes_rust_panic_is_named(written, tmp_path):
+    """Files without checksums, as of an earlier version: a panic is no Exception of Python's."""
+    directory = tmp_path / "tables"
+    shutil.copytree(written, directory)
+    (directory / "findings" / table_checksums.FILE).unlink()
+    [checkpoint] = directory.glob("findings/_delta_log/*.checkpoint.parquet")
+    without_dictionary(checkpoint, "sidecar.sizeInBytes")
+    for use in (
+        table_reader.read_findings,
+        lambda at: TableSink(at, "run").compare(),
+        lambda at: TableSink(at, "run").take_back_end(),
+        lambda at: keep_up(at, "run", 9, Retention(30, 30)),
+    ):
+        with pytest.raises(TableError, match=r"findings' is damaged: .*crashed.* To fix: make"):
+            use(directory)
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"add":{}}', '{"add":1}', "[]\n1", "\xff"])
+def test_a_commit_that_is_not_read_any_more_is_named_before_it_gets_a_checksum(
+    written, tmp_path, text
+):
+    """Its checkpoint stands for it; whoever adds to the table looks at it once."""
+    directory = tmp_path / "tables"
+    shutil.copytree(written, directory)
+    (directory / "findings" / table_checksums.FILE).unlink()
+    commit = directory / "findings" / "_delta_log" / f"{1:020d}.json"
+    commit.write_text(text, "latin-1")
+    sink = TableSink(directory, "run")
+    if not text:
+        sink.write(9, findings=FINDINGS[:1])
+        return
+    with pytest.raises(TableError, match=rf"{commit.name}' is damaged: .* To fix: make"):
+        sink.write(9, findings=FINDINGS[:1])
+
+
+def test_a_directory_in_the_place_of_a_file_is_named(written, tmp_path):
+    """As of a copy that went wrong."""
+    directory = tmp_path / "tables"
+    shutil.copytree(written, directory)
+    path = directory / "findings" / "_delta_log" / f"{6:020d}.json"
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(TableError, match=rf"{path.name}' is damaged: .*Is a directory.* To fix"):
+        table_reader.read_findings(directory)
 
 
 def test_damage_of_the_checksums_is_named_or_does_no_harm(written, tmp_path):
