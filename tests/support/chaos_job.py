@@ -26,6 +26,7 @@ from tallystick.coordinates.results import (
     Verdict,
 )
 from tallystick.streaming import audit_log, fleet_log
+from tallystick.streaming.audit_log import AuditLog, Entry
 from tallystick.streaming.auditor import rows_of_clusters, rows_of_results
 from tallystick.streaming.bucket import Bucket, Judging
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
@@ -52,13 +53,23 @@ def _arrow_rows() -> pa.Schema:
     return to_arrow_schema(AUDIT_ROWS)
 
 
+AuditEntries = tuple[tuple[int, Entry], ...]
+"""The instances' log, each entry with its segment."""
+
+
 @dataclass
 class Plan:
-    """A micro-batch: offsets, the job's clock, and which saved state is damaged before it."""
+    """A micro-batch: offsets, the job's clock, and which saved state is damaged before it.
+
+    Attributes:
+        audits: The instances' log of the first job that ran it, if something of it is damaged, and
+            the number of its next entry.
+    """
 
     ranges: list[tuple[int, int]]
     now_us: int
     damage: tuple[str, int] | None = None
+    audits: tuple[AuditEntries, int] | None = None
 
 
 @dataclass
@@ -146,6 +157,12 @@ def _text(data: bytes) -> str:
         return data.decode()
     except UnicodeDecodeError:
         return ""
+
+
+def made_from(audits: AuditEntries, next_number: int) -> dict[JournalKey, bytes]:
+    """The audits that whoever holds nothing makes from a log."""
+    log = AuditLog(JUDGING.disabled, audits, next_number)
+    return {name: log._state(name)[0] for name in sorted(log._since)}
 
 
 @dataclass(frozen=True)
@@ -259,13 +276,28 @@ class Job:
             fleets = (*state.fleets[:at], damaged, *state.fleets[at + 1 :])
             states[False] = state._replace(fleets=fleets)
         else:
-            entries = list(state.audits)
-            named = [at for at, (_, entry) in enumerate(entries) if f'"{what}"' in entry.names]
-            for at in named[-1:]:
-                segment, entry = entries[at]
-                entries[at] = segment, entry._replace(data=flipped_bit(entry.data, rng))
-            states[False] = state._replace(audits=tuple(entries))
+            states[False] = self._damaged(self.disk.plans[number], state, what, rng)
         self._start()
+
+    def _damaged(self, plan: Plan, state: BucketState, instance: str, rng: Random) -> BucketState:
+        """With a bit changed in the newest entry that an instance's audit is made from.
+
+        Whose it is beside, and in which entries the others are, depends on when processes were
+        killed; what audits the log makes does not.
+        """
+        assert state.numbers is not None
+        own = state.audits, state.numbers.next_number
+        audits, next_number = plan.audits = plan.audits or own
+        assert made_from(audits, next_number) == made_from(*own), "a log that makes other audits"
+        _, newest = max(
+            (one.number, at) for at, (_, one) in enumerate(audits) if f'"{instance}"' in one.names
+        )
+        segment, entry = audits[newest]
+        changed = segment, entry._replace(data=flipped_bit(entry.data, rng))
+        return state._replace(
+            audits=(*audits[:newest], changed, *audits[newest + 1 :]),
+            numbers=state.numbers._replace(next_number=next_number),
+        )
 
     def finish(self, damage: int | None = None) -> None:
         """The history ends; the fleet's state may be damaged just before."""
