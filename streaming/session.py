@@ -274,6 +274,8 @@ def _job_conf(settings: SessionSettings) -> dict[str, str]:
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # A stop waits this long for a query's thread; unlimited is Spark's default.
         "spark.sql.streaming.stopTimeout": "60s",
+        # Else `base64` breaks its text into lines, which are no JSON: headers of over 57 bytes.
+        "spark.sql.chunkBase64String.enabled": "false",
     }
 
 

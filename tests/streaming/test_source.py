@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tallystick.coordinates.events._block_parts import CLUSTER, METADATA_KEYS
+from tallystick.coordinates.events._field_checks import INSTANCE_BYTES_MAX
 from tallystick.coordinates.events._message_headers import headers_json, headers_of_json
 
 pytestmark = pytest.mark.spark
@@ -22,6 +23,10 @@ CASES = {
     "no cluster's name": ([*PLAIN, (CLUSTER, None)], ""),
     "a name that is no text": ([*PLAIN, (CLUSTER, b"\xff")], ""),
     "a name of no letters": ([*PLAIN, (CLUSTER, b"")], ""),
+    "names as long as they may be": (
+        [*[(name, b"x" * INSTANCE_BYTES_MAX) for name in METADATA_KEYS], (CLUSTER, b"y" * 255)],
+        "y" * 255,
+    ),
     "a name that is too long": ([*PLAIN, (CLUSTER, b"x" * 5_000)], ""),
     "two clusters": ([(CLUSTER, b"a"), (CLUSTER, b"b")], "a"),
     "names to be escaped": ([*PLAIN, ('cl\u00fcs"ter\n', b"x")], ""),
