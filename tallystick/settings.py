@@ -221,6 +221,14 @@ class Settings(BaseSettings):
             for name, value in properties.items()
         }
 
+    def stale_after_s(self, usual_s: float = 0.0) -> float:
+        """Seconds after the newest collection from which on nothing is known of now.
+
+        Args:
+            usual_s: What has lain between two collections.
+        """
+        return 3 * max(self.collect_interval_s, usual_s) + self.collect_deadline_s
+
     @property
     def kafka_properties(self) -> dict[str, str]:
         """The properties of the Kafka clients with their values."""

@@ -23,7 +23,7 @@ _ROWS_MAX = 2_000
 """Rows read in detail: fewer collections of a large fleet."""
 _REST = 2
 """Times that a reading took, until the next one: the tables of a year take seconds."""
-_GAPS_MISSED = 3
+_GAPS_MAX = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,11 +117,10 @@ class Follower:
         known = self._read_newest(2, upto) if self._seen is None else self._seen.result
         count = max(2, _ROWS_MAX // max(1, len(known.newest_cuts)))
         result = self._read_newest(min(self._settings.report_collections, count), upto)
-        times = times_written(self._tables)[-_GAPS_MISSED * 10 :]
+        times = times_written(self._tables)[-_GAPS_MAX:]
         gaps = [later - earlier for earlier, later in pairwise(times)]
         # A backlog is read without pauses: what comes after it is no slower than it should be.
-        usual = max(self._settings.collect_interval_s, statistics.median(gaps or [0.0]))
-        limit = _GAPS_MISSED * usual + self._settings.collect_deadline_s
+        limit = self._settings.stale_after_s(statistics.median(gaps or [0.0]))
         return Seen(result, version, times[-1] if times else None, limit)
 
     def _read_newest(self, collections: int, upto: int | None) -> RunResult:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import threading
 import time
@@ -56,7 +57,7 @@ class Audit:
         self._settings = settings
         self._available_now = available_now
         self._history_ends = history_ends
-        self._metrics = JobMetrics()
+        self._metrics = JobMetrics(math.inf if available_now else settings.stale_after_s())
         self._health = JobHealth()
         self._kafka = kafka_options(settings.kafka_properties)
         self.directory = settings.directory.absolute() / "audit"

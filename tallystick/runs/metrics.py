@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import threading
 import time
@@ -43,11 +44,20 @@ FOLDS: Mapping[str, Callable[[float, float], float]] = {
 class JobMetrics(Collector):
     """Serves the newest numbers of the job, in a registry of its own.
 
+    Args:
+        stale_after_s: So long after the newest collection was closed nothing is known of now.
+        clock: Monotonic seconds.
+
     Attributes:
         registry: What a scrape reads.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, stale_after_s: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._stale_after_s = stale_after_s
+        self._clock = clock
+        self._closed_at = clock()
         self._lock = threading.Lock()
         self._series: dict[str, Series] = {
             "build_info": {(__version__, platform.python_version()): 1},
@@ -129,11 +139,16 @@ class JobMetrics(Collector):
             if any(not one.is_late for one in report.rounds):
                 closed_s = report.delivered_us / 1_000_000
                 self._series["last_collection_timestamp_seconds"] = {(): closed_s}
+                self._closed_at = self._clock()
 
     def collect(self) -> Iterator[Metric]:
         """Answer a scrape."""
         with self._lock:
             shown = dict(self._series)
+            is_stale = self._clock() - self._closed_at > self._stale_after_s
+        # What is open goes on to be broken; that nothing is, nobody has seen since.
+        if is_stale and shown.get("verdict_now") == _verdict(Verdict.CONSISTENT):
+            shown["verdict_now"] = _verdict(Verdict.UNDECIDED)
         folded: dict[tuple[str, ...], float] = {}
         for one in FAMILIES:
             if one.kind != "histogram" and one.name != "folded_series":

@@ -30,6 +30,7 @@ from tallystick.streaming.watch import StepReport
 from tests.support.results import finding
 
 HOST = "127.0.0.1"
+NOW = "tallystick_verdict_now"
 SECOND = 1_000_000
 DELIVERED = 1_700_000_000 * SECOND
 EMPTY = StepReport(
@@ -138,6 +139,28 @@ def test_what_is_over_is_shown_no_more_and_what_is_known_is_apart():
     metrics.stepped(replace(EMPTY, incidents=[incident("b", IncidentState.ACKNOWLEDGED)]))
     names = {key[0] for key in scrape(metrics) if "a" in key or "b" in key}
     assert {"tallystick_acknowledged_incidents"} == names
+
+
+def test_nothing_is_consistent_that_nobody_has_seen_for_long():
+    """As while the broker is away. What is open goes on: its alert must not resolve by that."""
+    seconds = 0.0
+    metrics = JobMetrics(25, lambda: seconds)
+
+    def now() -> set[str]:
+        return {key[1] for key, value in scrape(metrics).items() if key[0] == NOW and value}
+
+    closed = Round("c", [], (), is_late=False, ts=1)
+    metrics.stepped(replace(EMPTY, rounds=[closed], verdict_now=Verdict.CONSISTENT))
+    seconds = 25.0
+    assert {"CONSISTENT"} == now()
+    metrics.stepped(replace(EMPTY, verdict_now=Verdict.CONSISTENT))
+    seconds = 25.1
+    assert {"UNDECIDED"} == now()
+    metrics.stepped(replace(EMPTY, rounds=[closed], verdict_now=Verdict.CONSISTENT))
+    assert {"CONSISTENT"} == now()
+    metrics.stepped(replace(EMPTY, verdict_now=Verdict.INCONSISTENT))
+    seconds = 60.0
+    assert {"INCONSISTENT"} == now()
 
 
 def test_counters_are_there_before_they_grow():
