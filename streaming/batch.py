@@ -211,7 +211,10 @@ def _under_no_instance(
     first: dict[str, DeadLetterRow] = {}
     count: Counter[str] = Counter()
     for letter in letters:
-        if letter.of_journal and JournalKey(letter.cluster, letter.instance_id) not in known:
+        if (
+            letter.kind == DEAD_LETTER
+            and JournalKey(letter.cluster, letter.instance_id) not in known
+        ):
             first.setdefault(letter.instance_id, letter)
             count[letter.instance_id] += 1
     code = ObservationCode.BLOCK_UNREADABLE
@@ -238,6 +241,6 @@ def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
         headers=[(header["key"], header["value"]) for header in row["headers"] or ()],
         partition=row["partition"],
         offset=row["offset"],
-        of_journal=row["kind"] == DEAD_LETTER,
+        kind=row["kind"],
         cluster=row["cluster"] or "",
     )

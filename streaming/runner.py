@@ -49,7 +49,15 @@ from tallystick.streaming.message_limit import MessageLimit
 from tallystick.streaming.progress import Metrics, ProgressListener
 from tallystick.streaming.restarts import LastingQuery, Outages
 from tallystick.streaming.rounds import Deadline
-from tallystick.streaming.schema import BUCKET, FLEET_NAME, LOG_NAMES, VERSION_NAME
+from tallystick.streaming.schema import (
+    BUCKET,
+    CONTROL,
+    DEAD_LETTER,
+    FLEET_NAME,
+    LOG_NAMES,
+    REQUEST,
+    VERSION_NAME,
+)
 from tallystick.streaming.session import (
     SessionSettings,
     jvm_end,
@@ -232,7 +240,11 @@ class AuditJob:
             spark,
             settings.bootstrap_servers,
             options=settings.kafka,
-            journal_topic=settings.journal_topic,
+            read_topics={
+                DEAD_LETTER: settings.journal_topic,
+                REQUEST: settings.collect_topic,
+                CONTROL: settings.control_topic,
+            },
             findings_topic=settings.findings_topic,
             incidents_topic=settings.incidents_topic,
             dead_letter_topic=settings.dead_letter_topic,

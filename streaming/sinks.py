@@ -20,7 +20,7 @@ from tallystick.coordinates.values.topics import (
     FINDINGS_TOPIC,
     INCIDENTS_TOPIC,
 )
-from tallystick.streaming.schema import DEAD_LETTER_BYTES_MAX
+from tallystick.streaming.schema import DEAD_LETTER, DEAD_LETTER_BYTES_MAX
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -64,7 +64,8 @@ class DeadLetterRow:
     """A message that could not be read, as it leaves the auditor.
 
     ``length``: of its value, of which ``value`` may be the beginning. ``key``: the beginning of
-    its key. ``of_journal``: whether it is of the journal's topic. ``cluster``: as a header has it.
+    its key. ``kind``: of which topic it is, by the name in ``schema``. ``cluster``: as a header has
+    it.
     """
 
     instance_id: str
@@ -75,7 +76,7 @@ class DeadLetterRow:
     offset: int
     length: int = 0
     key: bytes | None = None
-    of_journal: bool = True
+    kind: str = DEAD_LETTER
     cluster: str = ""
 
 
@@ -86,7 +87,7 @@ class KafkaSink:
         spark: The session.
         bootstrap_servers: The brokers.
         options: How they are spoken to.
-        journal_topic: Named in dead letters as where they came from.
+        read_topics: Named in dead letters as where they came from, by their ``kind``.
         findings_topic: Key ``finding_id``, value the finding as JSON.
         incidents_topic: Key ``incident_id``, value the change with the whole incident as JSON.
         dead_letter_topic: The message as it was; the headers have the reason and the origin.
@@ -98,7 +99,7 @@ class KafkaSink:
         bootstrap_servers: str,
         *,
         options: Mapping[str, str],
-        journal_topic: str,
+        read_topics: Mapping[str, str],
         findings_topic: str = FINDINGS_TOPIC,
         incidents_topic: str = INCIDENTS_TOPIC,
         dead_letter_topic: str = DEAD_LETTER_TOPIC,
@@ -109,7 +110,7 @@ class KafkaSink:
             **WRITE_TIMEOUTS,
             **options,
         }
-        self._journal_topic = journal_topic
+        self._read_topics = read_topics
         self._findings_topic = findings_topic
         self._incidents_topic = incidents_topic
         self._dead_letter_topic = dead_letter_topic
@@ -151,7 +152,7 @@ class KafkaSink:
         value = letter.value
         ours = {
             "tallystick.reason": letter.reason.encode("utf-8", "replace")[:REASON_BYTES_MAX],
-            "tallystick.topic": self._journal_topic.encode(),
+            "tallystick.topic": self._read_topics[letter.kind].encode(),
             "tallystick.partition": b"%d" % letter.partition,
             "tallystick.offset": b"%d" % letter.offset,
         }

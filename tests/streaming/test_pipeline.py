@@ -709,7 +709,8 @@ def test_a_collection_that_nobody_answers_is_undecided(spark, broker, tmp_path):
     """The instance's collector is dead: its journal does not go on, and requests do."""
     topics = make_topics(broker.bootstrap_servers)
     produce(broker.bootstrap_servers, topics["journal_topic"], BLOCKS[1:2], 400)
-    send_raw(broker.bootstrap_servers, topics["collect_topic"], None, b"no request")
+    for topic in ("collect_topic", "control_topic"):
+        send_raw(broker.bootstrap_servers, topics[topic], None, b"none of its messages")
     settings = JobSettings(
         broker.bootstrap_servers, tmp_path / "cp", tmp_path / "out", collect_interval_s=0.5,
         deadline=Deadline(after_us=2_000_000), **topics,
@@ -733,4 +734,8 @@ def test_a_collection_that_nobody_answers_is_undecided(spark, broker, tmp_path):
         stop.set()
         thread.join(DEADLINE_S)
     assert {"b"} == set(missing())
-    assert ended[0]["dead_letters"] == 1
+    assert ended[0]["dead_letters"] == 2
+    letters = read_topic(broker.bootstrap_servers, topics["dead_letter_topic"])
+    assert {topics["collect_topic"].encode(), topics["control_topic"].encode()} == {
+        dict(letter.headers())["tallystick.topic"] for letter in letters
+    }
