@@ -72,6 +72,8 @@ class ChannelBaselines:
     """Whether it leaves groups of its source out, or may: it stays, as what was left out does."""
     filters_are_shown: bool = False
     """Whether that was read, of a record or of a row."""
+    ignores_servers: bool | None = False
+    """Whether its receiver does, so that these are executed under no GTID either; None: it may."""
     source_instance: str | None = None
     receiver_stopped_at: int | None = None
     """Moment of the last STOP; None: the receiver runs, or was not seen to stop."""
@@ -93,6 +95,7 @@ class ChannelBaselines:
             auto_position=self.auto_position,
             is_filtered=self.is_filtered,
             filters_are_shown=self.filters_are_shown,
+            ignores_servers=self.ignores_servers,
             source_instance=self.source_instance,
             is_left=self.is_left,
             former_until=self.former_until,
@@ -103,10 +106,18 @@ class ChannelBaselines:
         """Whether it leaves groups of its source out, or has done so; None: that was not read."""
         return self.is_filtered if self.filters_are_shown else None
 
-    def read_filters(self, is_filtered: bool) -> None:
-        """What a row shows of the channel's filters, which are changed without a record."""
-        self.is_filtered = is_filtered or (self.is_filtered and self.filters_are_shown)
-        self.filters_are_shown = True
+    def configure_filters(self, *, is_filtered: bool, ignores_servers: bool) -> None:
+        """What the record of the channel's source says of its filters."""
+        self.is_filtered, self.filters_are_shown = is_filtered or ignores_servers, True
+        self.ignores_servers = ignores_servers or (None if is_filtered else False)
+
+    def read_filters(self, is_filtered: bool | None, ignores_servers: bool | None) -> None:
+        """What a row shows of them, as they are changed without a record; None: nothing."""
+        if is_filtered is not None:
+            self.is_filtered = is_filtered or (self.is_filtered and self.filters_are_shown)
+            self.filters_are_shown = True
+        if ignores_servers is not None:
+            self.ignores_servers = ignores_servers or bool(self.ignores_servers)
 
 
 @dataclass(eq=False)
@@ -179,7 +190,9 @@ class Baselines:
         """The channel's history, begun when new."""
         history = self.channels.get(name)
         if history is None:
-            history = self.channels[name] = ChannelBaselines(is_filtered=self.may_filter)
+            history = self.channels[name] = ChannelBaselines(
+                is_filtered=self.may_filter, ignores_servers=None if self.may_filter else False
+            )
         return history
 
     @property

@@ -36,14 +36,14 @@ class ChannelRow:
     received_at: int | None
     """When the observer was asked for it, by its own clock, None not known."""
     gtid_executed: GtidSet | None
-    """Of the replica; None not known, or the channel leaves out groups of its source."""
+    """Of the replica; None not known, or the receiver leaves out groups of its source."""
     own_pending: GtidSet | None
     """What its binary log has of its own GTIDs and gtid_executed has not, None not known."""
     logs_everything: bool
     """Whether the replica logs what it applies."""
     is_relay_seen: bool
     """Whether groups of the channel's relay log were seen."""
-    is_filtered: bool
+    ignores_servers: bool
     former: frozenset[str]
     """Which coordinates, "read" or "executed", may still be of the channel's previous source."""
     may_execute_former: bool
@@ -190,7 +190,7 @@ class GroupsQueued:
     """Everything the replica is known to have executed or received, in parts."""
     is_row: bool
     """Whether a row ends it, so that `executed` holds what the journal may have missed."""
-    is_filtered: bool
+    ignores_servers: bool
     server_uuid: str | None
     """The replica's own."""
     earlier_us: int = 0
@@ -240,7 +240,7 @@ class ImageChannel:
     Attributes:
         read, executed: Coordinates in the source's log, None not in it.
         coordinates_ts: Since when they are of the present source, None not known.
-        is_filtered: Whether the channel leaves out groups of its source.
+        ignores_servers: Whether its receiver leaves out groups of its source, or may.
         former: Which of them may still be of the channel's previous source.
         may_execute_former: As of a row.
     """
@@ -251,7 +251,7 @@ class ImageChannel:
     read: Coordinates | None
     executed: Coordinates | None
     coordinates_ts: int | None
-    is_filtered: bool
+    ignores_servers: bool
     former: frozenset[str]
     may_execute_former: bool
 

@@ -482,7 +482,7 @@ class FleetEventReader:
                 read=read,
                 executed=done,
                 coordinates_ts=channel.coordinates_ts,
-                is_filtered=channel.is_filtered,
+                ignores_servers=channel.ignores_servers,
                 former=channel.former(read),
                 may_execute_former=channel.may_execute_former,
             )

@@ -68,8 +68,9 @@ class FleetEventKind(str, Enum):
     ``purged_complete`` (bool), ``clone_status`` (row or None), ``logs_everything`` (bool: log_bin
     and log_replica_updates) and ``channels``: list of {``channel``, ``channel_lineage``,
     ``source_uuid``, ``source_instance`` and ``source_server_id`` (None unknown), ``auto_position``
-    (bool), ``filtered`` (bool), ``retrieved_gtid_set``, ``read_source_log_file``,
-    ``read_source_log_pos``, ``exec_source_log_file``, ``exec_source_log_pos``,
+    (bool), ``filtered`` (bool: leaves groups of its source out, or may), ``ignores_servers`` (bool:
+    by its receiver), ``retrieved_gtid_set``, ``read_source_log_file``, ``read_source_log_pos``,
+    ``exec_source_log_file``, ``exec_source_log_pos``,
     ``executes_former`` (bool: the last two may be of the source that the channel had before),
     ``may_execute_former`` (bool: or of one that it may have had, while nothing of the present
     one is known to be executed)}; a value that is missing, or that failed a check of tier 0 to 3,

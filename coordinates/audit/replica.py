@@ -116,6 +116,8 @@ class ReplicaChannel:
         unproven: What the server had executed or received when the channel last began anew, or the
             server started, as far as no row has shown it since.
         earlier_runs: How many of `runs` were queued before then.
+        is_filtered: Whether groups of the source are left out, or may be.
+        ignores_servers: Whether its receiver does, or may: these are executed under no GTID.
         auto_position: None not known.
         is_put_by_position: Whether the record of its source says so, whatever rows show.
         is_reset: RESET REPLICA has made it forget its position, and it has not started since.
@@ -136,6 +138,7 @@ class ReplicaChannel:
     source_uuid: str | None = None
     source_server_id: int | None = None
     is_filtered: bool = False
+    ignores_servers: bool = False
     is_listed: bool = False
     coordinates_ts: int | None = None
     retrieved_ts: int | None = None
@@ -186,6 +189,7 @@ class ReplicaChannel:
             self._leave_source()
         self.source_server_id = None
         self.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
+        self.ignores_servers = self.is_filtered
         self.auto_position = body.get("auto_position", True)
         self.is_put_by_position = not self.auto_position
         self.is_reset = False
@@ -339,7 +343,7 @@ class ReplicaChannel:
         self.runs = []
         self.queued_count = self.earlier_runs = 0
         parts = (*executed, *shown)
-        return GroupsQueued(at, since, runs, parts, is_row, self.is_filtered, server_uuid)
+        return GroupsQueued(at, since, runs, parts, is_row, self.ignores_servers, server_uuid)
 
 
 def _joined(chunks: list[npt.NDArray[Any]]) -> Any:

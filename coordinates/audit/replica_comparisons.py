@@ -218,6 +218,7 @@ class ReplicaComparisons:
         channel.find_source(uuid.lower(), values["source_instance"])
         channel.source_server_id = values.get("source_server_id")
         channel.is_filtered = channel.is_filtered or bool(values["filtered"])
+        channel.ignores_servers = bool(values["ignores_servers"])
         channel.show_auto_position(is_on=bool(values["auto_position"]))
         member.replica.name_source(channel, ts)
         return channel
@@ -252,11 +253,11 @@ class ReplicaComparisons:
             coordinates_ts=channel.coordinates_ts,
             retrieved_ts=channel.retrieved_ts,
             received_at=body["received_at"],
-            gtid_executed=None if channel.is_filtered else sets[0],
+            gtid_executed=None if channel.ignores_servers else sets[0],
             own_pending=_set(body.get("own_pending")),
             logs_everything=bool(body["logs_everything"]),
             is_relay_seen=bool(channel.received.freeze()),
-            is_filtered=channel.is_filtered,
+            ignores_servers=channel.ignores_servers,
             former=channel.place(read, executes_former=bool(values.get("executes_former"))),
             may_execute_former=channel.may_execute_former,
             shows_progress=values.get("shows_progress") is not False,
@@ -334,7 +335,8 @@ class ReplicaComparisons:
             self.enqueue(member.timeline.instance_id, None, (donor,), made)
         for channel in replica.channels.values():
             first, key, once = channel.first_queued, channel.key, f"{name} {channel.name}"
-            if first is None or key is None or channel.is_filtered or once in replica.judged_clones:
+            is_judged = channel.ignores_servers or once in replica.judged_clones
+            if first is None or key is None or is_judged:
                 continue
             retrieved, has = sets[0].get(channel.name), sets[1]
             if retrieved is None or has is None or not channel.is_first_held:

@@ -581,6 +581,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
                 "source_server_id": channel.source_server_id,
                 "auto_position": bool(history.auto_position),
                 "filtered": history.is_filtered,
+                "ignores_servers": history.ignores_servers is not False,
                 "retrieved_gtid_set": _retrieved(channel, audit.relays.get(name)),
                 "read_source_log_file": read.file_name if read else None,
                 "read_source_log_pos": read.position if read else None,

@@ -345,8 +345,7 @@ def judge_channels(row: Row, applied: AppliedGroups) -> dict[str, ChannelEvidenc
             relay = None
         history = row.baselines.channel(name)
         _follow_relay(row, state, relay, history)
-        if state.is_filtered is not None:
-            history.read_filters(state.is_filtered)
+        history.read_filters(state.is_filtered, state.ignores_servers)
         listed = listed_evidence(row, state, relay, history)
         row.checks.ask(_LISTED, listed, name)
         is_held_against = listed.is_left_out() and listed.is_followed

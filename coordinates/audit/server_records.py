@@ -366,8 +366,10 @@ class ServerRecordReader(InstanceState):
             known = None if is_other else channel.source_uuid
             channel.source_uuid, channel.source_instance = body.get("source_uuid", known), instance
             channel.auto_position = body.get("auto_position", True)
-            channel.is_filtered = bool(body.get("filtered") or body.get("ignore_server_ids"))
-            channel.filters_are_shown = True
+            channel.configure_filters(
+                is_filtered=bool(body.get("filtered")),
+                ignores_servers=bool(body.get("ignore_server_ids")),
+            )
             if left_uuid is not None and channel.source_uuid != left_uuid:
                 channel.is_left, channel.left_at = True, left_at or channel.left_at
         if action in ("reconnect", "start_receiver"):

@@ -36,7 +36,8 @@ _FILTERS = (
     *("replicate_wild_do_table", "replicate_wild_ignore_table", "replicate_rewrite_db"),
     "replicate_ignore_server_ids",
 )
-"""Columns of SHOW REPLICA STATUS, each "" where there is no such filter."""
+"""Columns of SHOW REPLICA STATUS, each "" where there is no such filter; the last one is the
+receiver's, the others are the applier's."""
 
 
 class ProblemKind(str, Enum):
@@ -134,7 +135,9 @@ class ChannelState:
     source_server_id: int | None = None
     auto_position: bool | None = None
     is_filtered: bool | None = None
-    """Whether the channel may leave groups of its source out."""
+    """Whether receiver or applier may leave groups of the source out."""
+    ignores_servers: bool | None = None
+    """Whether the receiver does, by the ids of the servers that wrote them."""
     receiver: ThreadState | None = None
     applier: ThreadState | None = None
     left_out_of: tuple[str, ...] = ()
@@ -506,6 +509,8 @@ class _Reader:
         if row.get("auto_position") is not None:
             channel.auto_position = _is_true(row["auto_position"])
         channel.is_filtered = _is_filtered(row)
+        if row.get(_FILTERS[-1]) is not None:
+            channel.ignores_servers = bool(row[_FILTERS[-1]])
         channel.receiver = _thread(row, "io")
         channel.applier = _thread(row, "sql")
 

@@ -451,7 +451,7 @@ class _Mirror:
         self, number: int, file: BinlogFile, absent: IntArray
     ) -> tuple[GtidSet, GroupColumns]:
         """What the replica has not executed of groups that are not there, and these groups."""
-        if self.queued.is_filtered:
+        if self.queued.ignores_servers:
             absent = absent[:0]
         # What the source lost it cannot send any more.
         groups = file.groups_at(absent[absent < self._file(number)[1]])

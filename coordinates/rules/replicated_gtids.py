@@ -627,7 +627,7 @@ def _behind_read(
     row: ChannelRow, source: InstanceTimeline, state: Snapshot
 ) -> Iterator[tuple[tuple[int, int], str | None]]:
     """The groups that a channel asks for by position, as far as known."""
-    if row.is_filtered or not row.read or not row.read[0] or "read" in row.former:
+    if row.ignores_servers or not row.read or not row.read[0] or "read" in row.former:
         return iter(())
     if kind_at(source, state, row.read, since=row.coordinates_ts) not in _READ:
         return iter(())

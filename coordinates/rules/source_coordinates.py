@@ -250,7 +250,7 @@ def _may_be_ignored(kind: PositionKind, row: ChannelRow | ImageChannel, against:
     applier moves on with each.
     """
     return kind is PositionKind.EVENT_END and (
-        row.is_filtered or against.fleet.is_upstream(row.instance_id, against.source, row.at.ts)
+        row.ignores_servers or against.fleet.is_upstream(row.instance_id, against.source, row.at.ts)
     )
 
 

@@ -61,7 +61,7 @@ class Channel(NamedTuple):
 
     source_uuids: frozenset[str]
     auto_position: bool
-    is_filtered: bool
+    ignores_servers: bool
 
 
 class Groups(NamedTuple):
@@ -296,7 +296,7 @@ class History:
             self.channels[channel["channel"]] = Channel(
                 before | ({uuid} if uuid else set()),
                 channel["auto_position"],
-                channel["filtered"] or (known is not None and known.is_filtered),
+                channel["ignores_servers"] or (known is not None and known.ignores_servers),
             )
 
     # Questions

@@ -461,8 +461,8 @@ def _of_replica(
         yield Check(name, Outcome.UNDECIDED, _not_covered(source, at))
         return
     boundary = _boundary(name, source, logs[-1], at)
-    if boundary.outcome is Outcome.BROKEN and (len(logs) > 1 or channel.is_filtered):
-        why = "ignores events one by one" if channel.is_filtered else "began at another log"
+    if boundary.outcome is Outcome.BROKEN and (len(logs) > 1 or channel.ignores_servers):
+        why = "ignores events one by one" if channel.ignores_servers else "began at another log"
         text = f"{boundary.sentence[:-1]}; it may be that {of} {why}."
         boundary = Check(name, Outcome.UNDECIDED, text)
     elif boundary.outcome is Outcome.HOLDS and logs[-1].is_ended:
@@ -489,7 +489,7 @@ def _of_passed(
     if logged <= gtids:
         return Check(name, Outcome.HOLDS, f"The GTID set has all that {of} held up to {at}.")
     text = f"The GTID set lacks {_shown(logged - gtids)}, which {of} held up to {at}"
-    if channel.auto_position and not channel.is_filtered:
+    if channel.auto_position and not channel.ignores_servers:
         return Check(name, Outcome.BROKEN, f"{text}.")
     text += "; the replica may have left it out, as it replicates by position or filters."
     return Check(name, Outcome.UNDECIDED, text)

@@ -19,7 +19,7 @@ def evidence(groups: int | None) -> Evidence:
         return ChannelPut("r", AT, ("binlog.000001", 4), frozenset())
     ends, sid = np.zeros(groups, np.int64), np.zeros(groups, np.int32)
     run = QueuedRun("binlog", 1, ends, ("u",), sid, ends, connects=False, begins=False)
-    return GroupsQueued(AT, 0, (run,), (), is_row=True, is_filtered=False, server_uuid=None)
+    return GroupsQueued(AT, 0, (run,), (), is_row=True, ignores_servers=False, server_uuid=None)
 
 
 @pytest.mark.parametrize(

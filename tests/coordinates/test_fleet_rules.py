@@ -1333,20 +1333,21 @@ class TestSourceCoordinateValid:
         expected = ["image_source_position_valid"] * (named_by != "nobody")
         assert names(audit(source, replica)) == expected
 
-    @pytest.mark.parametrize("way", ["ring", "filtered", "ignore_server_ids", None])
+    @pytest.mark.parametrize("way", ["ring", "ignores_servers", "filtered", None])
     def test_an_applier_moves_event_by_event_through_what_its_receiver_ignores(self, way):
-        """In a ring its own groups, and those of ignored server ids."""
+        """In a ring its own groups, and those of ignored server ids; filters are the applier's."""
         source, replica = fleet_of_two()
         if way == "ring":
             source.follow(replica)
-        elif way is not None:
-            replica.follow(source, **{way: [1] if way == "ignore_server_ids" else True})
         position = end_of(1) + EVENT_LENGTH
         fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
+        fields |= {"filtered": way in ("filtered", "ignores_servers")}
+        fields |= {"ignores_servers": way == "ignores_servers"}
         source.status(f"{A}:1-3", *([source.says(replica)] if way == "ring" else []))
         replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
         source.status(f"{A}:1-3", *([source.says(replica)] if way == "ring" else []))
-        assert names(audit(source, replica)) == ([] if way else ["source_coordinate_valid"])
+        is_wrong = way in ("filtered", None)
+        assert names(audit(source, replica)) == ["source_coordinate_valid"] * is_wrong
 
     @pytest.mark.parametrize(
         ("file", "position", "is_valid"),
@@ -2553,12 +2554,17 @@ class TestRelayMirrorsSource:
             assert names(audit(source, replica)) == expected
 
     @pytest.mark.parametrize("option", [{"filtered": True}, {"ignore_server_ids": [1]}])
-    def test_filters_omit(self, option):
-        """Ignored groups leave no events."""
+    @pytest.mark.parametrize("is_ignored", [True, False])
+    def test_a_receiver_omits_what_it_ignores(self, option, is_ignored):
+        """By server ids; what filters leave out is received, as soon as rows show which it is."""
         source, replica = fleet_of_two()
         replica.follow(source, **option)
         replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
-        assert names(self.row(source, replica)) == []
+        says = replica.says(source, filtered=True, ignores_servers=is_ignored)
+        replica.status("", says)
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == ["relay_mirrors_source"] * (not is_ignored)
 
     def test_an_omission_over_a_rotation(self):
         """Groups at the end of one file and at the head of the next count too."""

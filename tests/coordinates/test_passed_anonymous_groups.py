@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.values.binlog import WRAP
@@ -120,22 +121,29 @@ def test_a_filter_of_which_no_record_says(column: str, stays: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "status", "expected"),
+    ("before", "status", "expected", "ignores"),
     [
-        ({"filtered": True}, {}, True),
-        ({}, {}, False),
-        (None, {}, None),
-        (None, NO_FILTERS, False),
-        (None, NO_FILTERS | {"Replicate_Do_DB": "a"}, True),
-        (None, {"Replicate_Do_DB": "", "Replicate_Ignore_DB": ""}, None),  # not all of them
-        (None, {"Replicate_Do_DB": "a"}, True),
-        ({"filtered": True}, NO_FILTERS, True),  # what was left out stays so
-        ({"ignore_server_ids": [3]}, NO_FILTERS, True),
+        ({"filtered": True}, {}, True, True),
+        ({}, {}, False, False),
+        (None, {}, None, False),
+        (None, NO_FILTERS, False, False),
+        (None, NO_FILTERS | {"Replicate_Do_DB": "a"}, True, False),
+        (None, NO_FILTERS | {"Replicate_Ignore_Server_Ids": "3"}, True, True),
+        (None, {"Replicate_Do_DB": "", "Replicate_Ignore_DB": ""}, None, False),  # not all of them
+        (None, {"Replicate_Do_DB": "a"}, True, False),
+        (None, {"Replicate_Ignore_Server_Ids": "3"}, True, True),
+        ({"filtered": True}, NO_FILTERS, True, False),  # what was left out stays so
+        ({"ignore_server_ids": [3]}, NO_FILTERS, True, True),
     ],
 )
 @pytest.mark.parametrize("is_lost", [False, True])
-def test_what_is_known_of_a_channels_filters(before, status, expected, is_lost: bool) -> None:
-    """By its record and by the rows since then; after a gap by the rows that follow."""
+def test_what_is_known_of_a_channels_filters(
+    before, status, expected, ignores, is_lost: bool
+) -> None:
+    """By its record and by the rows since then; after a gap by the rows that follow.
+
+    Whether its receiver ignores servers is shown by one of the columns; else it may.
+    """
     journal = Journal("a", UUID_B, 2).begin()
     journal.relay().connect()
     if before is not None:
@@ -152,9 +160,12 @@ def test_what_is_known_of_a_channels_filters(before, status, expected, is_lost: 
         expected = {(): None, tuple(NO_FILTERS.values()): False}.get(
             tuple(status.values()), expected
         )
-    cuts = one.absorb(replace(block, first_sequence=one.next_sequence + is_lost)).cuts
-    cuts += one.finish().cuts
+        ignores = bool(status.get("Replicate_Ignore_Server_Ids", True))
+    outputs = one.absorb(replace(block, first_sequence=one.next_sequence + is_lost)), one.finish()
+    cuts = [cut for output in outputs for cut in output.cuts]
     assert [cut.filtered for cut in cuts if cut.scope == "channel"] == [expected]
+    [shown] = [e for o in outputs for e in o.fleet_events if e.kind is FleetEventKind.STATUS]
+    assert [channel["ignores_servers"] for channel in shown.body["channels"]] == [ignores]
 
 
 @pytest.mark.parametrize("position", [4, 2**32 + 4])

@@ -282,6 +282,7 @@ class Journal:
             "source_instance": None,
             "auto_position": True,
             "filtered": False,
+            "ignores_servers": fields.get("filtered", False),
             "retrieved_gtid_set": retrieved,
             "read_source_log_file": None,
             "read_source_log_pos": None,
