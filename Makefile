@@ -37,7 +37,7 @@ test test-spark test-kafka test-kafka-parts test-end-to-end test-mysqld: export 
 help:
 	@echo "make demo [FAULT=name] [NEGATIVE=name] [SCENARIO=name] [SEED=number]"
 	@echo "              the main job, end to end"
-	@echo "make check    lint, types and the core's tests, in under two minutes"
+	@echo "make check    lint, types and the core's tests, in about three minutes"
 	@echo "make test     all tests, with real Kafka, Spark and MySQL"
 	@echo "make a-day    a fleet's day, on a quiet machine: alerted once, in time, the page right"
 	@echo "make legal [LEGAL_SECONDS=number]"
