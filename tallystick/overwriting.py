@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
@@ -52,12 +53,14 @@ def refuse_of_run(target: str, directory: Path, kept: str = "") -> None:
     Raises:
         MisuseError: It is one of them, or in one.
     """
-    try:
-        name = Path(target).resolve().relative_to(directory.resolve()).parts
-    except ValueError:
-        return  # it is elsewhere
-    if not name or (name != (kept,) and any(fnmatch(name[0], one) for one in OF_A_RUN)):
-        raise MisuseError(f"{target!r} is the run's own: expected another name to write")
+    real, own = Path(os.path.realpath(target)), Path(os.path.realpath(directory))
+    if real.is_relative_to(own):
+        name = real.relative_to(own).parts
+        if not name or (name != (kept,) and any(fnmatch(name[0], one) for one in OF_A_RUN)):
+            raise MisuseError(f"{target!r} is the run's own: expected another name to write")
+    # Tables may be on another disk, behind a link.
+    kept_there = [path for one in OF_A_RUN if one != kept for path in directory.glob(one)]
+    refuse_overwriting(target, kept_there)
 
 
 def refuse_existing(target: str) -> None:

@@ -100,7 +100,7 @@ def finish_set_aside(directory: Path) -> Path | None:
     Raises:
         CheckpointError: The tables cannot be moved.
     """
-    for target in sorted(mark.parent for mark in directory.glob(f"*/{_UNFINISHED}")):
+    for target in sorted(mark.parent for mark in directory.glob(f"before-rebuild-*/{_UNFINISHED}")):
         if (target / CHECKPOINT).exists():
             _finish(directory, target)
             return target

@@ -99,6 +99,21 @@ def test_a_report_is_not_written_over_what_its_run_keeps(tallystick, evidence, n
     assert before == sorted(Path("run").rglob("*"))
 
 
+@pytest.mark.parametrize("target", ["tables=elsewhere", "json=hard"])
+def test_what_a_run_keeps_is_known_by_other_names(tallystick, evidence, target):
+    """Tables on another disk, and a second name of a file."""
+    assert 0 == tallystick("replay", "journal", "--output", "tables=elsewhere").code
+    Path("run").mkdir()
+    Path("run/tables").symlink_to(Path("elsewhere").absolute())
+    Path("run/alerts.sqlite").write_text("alerts")
+    Path("hard").unlink()
+    Path("hard").hardlink_to("run/alerts.sqlite")
+    ran = tallystick("report", "run", "--output", target)
+    assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+    assert "is read: expected another" in ran.err
+    assert "alerts" == Path("run/alerts.sqlite").read_text()
+
+
 def test_a_report_is_written_beside_what_its_run_keeps(tallystick, evidence):
     """Again and again, the page and the document under their own names, too."""
     assert 0 == tallystick("replay", "journal", "--output", "tables=run/tables").code
