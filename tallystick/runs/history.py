@@ -67,7 +67,7 @@ class History:
         """When a verdict was reached, by the first row of each hour with it, microseconds."""
         times = self._column("first_ts")[self._column(verdict.value.lower()) > 0]
         if verdict is Verdict.UNDECIDED:
-            times = np.concatenate((times, self.doubts))
+            times = np.concatenate((times, np.maximum(self.doubts, self.period[0])))
         return list(map(int, times))
 
     @property
@@ -81,7 +81,8 @@ class History:
         hours = len(np.unique(self._column("hour")[self._column("undecided") > 0]))
         made = [f"rows or collections of {hours:,} hours are undecided"] if hours else []
         if len(self.doubts):
-            times = f"from {moment(int(self.doubts.min()))} to {moment(int(self.doubts.max()))}"
+            doubts = np.maximum(self.doubts, self.period[0])
+            times = f"from {moment(int(doubts.min()))} to {moment(int(doubts.max()))}"
             made.append(f"{len(self.doubts):,} observations leave checks undecided, {times}")
         return made
 

@@ -301,7 +301,9 @@ class RunResult:
         if self.history is not None and not (self.found and times):
             times += self.history.since(self.verdict)
         if self.verdict is Verdict.UNDECIDED:
-            times += [seen.ts for seen in self.observations if seen.is_undecided]
+            # What was seen before any row, as messages that are gone, has no time of a journal.
+            begun = min((cut.ts for cut in self.cuts), default=0)
+            times += [max(begun, seen.ts) for seen in self.observations if seen.is_undecided]
         return min(times, default=None)
 
 

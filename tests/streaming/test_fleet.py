@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from types import SimpleNamespace
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from tallystick.coordinates.results import ObservationCode, Outcome, Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.coordinates.rules.observations import COMPARISONS_UNREADABLE
 from tallystick.coordinates.state_codec import encode
+from tallystick.runs.tables import TABLES, read_run
 from tallystick.streaming import (
     delta_table,
     membership,
@@ -211,6 +213,22 @@ def test_a_watcher_is_shown_what_the_tables_have(tmp_path):
     assert {name: NOW_US + len(BATCHES) - 1 for name in INSTANCES} == {
         name: member.answered_us for name, member in last.members.items()
     }
+
+
+def test_a_report_of_the_tables_has_the_verdict_that_a_watcher_is_shown(tmp_path):
+    """A message that cannot be read has no time of its own, and leaves now undecided in both."""
+    shown, told = [], []
+    metrics = Metrics(watchers=[SimpleNamespace(stepped=shown.append)])
+    fleet = step(tmp_path, Recorder(), metrics=metrics)
+    (tmp_path / TABLES).symlink_to(tmp_path / "out")
+    for number, table in enumerate([BATCHES[0], without_a_key(), *BATCHES[1:]]):
+        fleet.absorb(table, number, NOW_US + number)
+        result = read_run(tmp_path, command="", title="", begun_at=datetime.now(timezone.utc))
+        told.append((result.verdict_now, result.verdict))
+    assert [(report.verdict_now, report.verdict_period) for report in shown] == told
+    assert Verdict.UNDECIDED is told[1][0]
+    [seen] = [one for one in result.observations if one.is_undecided]
+    assert min(cut.ts for cut in result.cuts) < seen.ts < max(cut.ts for cut in result.cuts)
 
 
 def test_what_a_watcher_raises_is_dropped(tmp_path):
@@ -475,14 +493,17 @@ def read_incidents(directory) -> list:
     return table_reader.read_incidents(directory / "out")
 
 
-def test_a_message_without_a_key_is_told(tmp_path):
-    """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
+def without_a_key() -> pa.Table:
     row = BlockRow(b"x", '[{"key":"h","value":"dg=="}]', 3, 14)
     letters = [DeadLetter(row, "a message without a key")]
     rows = rows_of_results({JournalKey("", ""): KeyResult(is_known=False, dead_letters=letters)})
-    table = pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS)
+    return pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS)
+
+
+def test_a_message_without_a_key_is_told(tmp_path):
+    """No instance's audit can tell of it, so the driver does; it leaves the verdict undecided."""
     recorder = Recorder()
-    step(tmp_path, recorder).absorb(table, 0, NOW_US)
+    step(tmp_path, recorder).absorb(without_a_key(), 0, NOW_US)
     [letter] = recorder.dead_letters
     assert (b"x", [("h", b"v")], 3, 14) == (
         letter.value, letter.headers, letter.partition, letter.offset,

@@ -182,6 +182,7 @@ def test_the_verdict_holds_since_its_first_evidence():
     doubted = doubt(JOURNAL_NOT_READ, ts=7)
     seen = replace(doubted, is_undecided=False, ts=6)
     assert 7 == replace(made, observations=[seen, doubted]).since
+    assert 5 == replace(made, observations=[replace(doubted, ts=0)]).since
     assert result([]).since is None
 
 
