@@ -21,9 +21,9 @@ from tallystick.commands.options import (
     Directory,
     Json,
     TopicPrefix,
-    utc_time,
 )
 from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
+from tallystick.coordinates.rules.explanation import utc_time
 from tallystick.errors import MisuseError
 from tallystick.names import require_fit
 from tallystick.settings import Settings, load

@@ -23,8 +23,8 @@ from tallystick.commands.options import (
     a_path,
     finish,
     requested,
-    utc_time,
 )
+from tallystick.coordinates.rules.explanation import utc_time
 from tallystick.errors import ExitCode, MisuseError
 from tallystick.names import require_known
 from tallystick.settings import load

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime, timezone
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -134,17 +132,6 @@ def alert_flags(texts: Sequence[str] | None) -> Sequence[str] | None:
                 " alerts in tallystick.toml"
             )
     return texts
-
-
-def utc_time(text: str) -> datetime:
-    """Read a time of ISO 8601, or one that we print; without a zone it is UTC.
-
-    Raises:
-        ValueError: It is none.
-    """
-    # Python 3.10 knows no Z.
-    at = datetime.fromisoformat(re.sub("(Z| UTC)$", "+00:00", text))
-    return at if at.tzinfo is not None else at.replace(tzinfo=timezone.utc)
 
 
 def producer_metrics(host: str, port: int | None) -> ProducerMetrics | None:

@@ -20,6 +20,7 @@ from aiohttp import web
 
 from tallystick.coordinates.answers.purpose import MAX_AGE_S, Purpose
 from tallystick.coordinates.answers.ready import ready, ready_document
+from tallystick.errors import MisuseError
 from tallystick.expectations.neutral import printable
 from tallystick.outputs import html
 from tallystick.outputs.html.live import Live, Query
@@ -177,7 +178,12 @@ class PageServer:
         return web.Response(text=self._script, content_type="text/javascript")
 
     async def _page(self, request: web.Request) -> web.StreamResponse:
-        query = Query.of(request.query)
+        try:
+            query = Query.of(request.query)
+        except (OverflowError, ValueError):
+            raise web.HTTPBadRequest(
+                text="at: expected a time as 2026-03-01T12:00:00, UTC where it names no zone.\n"
+            ) from None
         # One at a time: readers wait for each other, not for all processors.
         async with self._one_page:
             made = await asyncio.to_thread(self._render, query)
@@ -211,7 +217,7 @@ class PageServer:
     def _decide(self, purpose: Purpose, instance_id: str, max_age_s: float) -> dict[str, Any]:
         try:
             evidence = of_job(self._follower.directory, "tallystick serve")
-        except TableError as error:
+        except (MisuseError, TableError) as error:
             raise web.HTTPServiceUnavailable(text=f"{error}\n") from None
         if instance_id not in evidence.instances:
             known = ", ".join(map(printable, evidence.instances))

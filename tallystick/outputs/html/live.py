@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import utc_time
 from tallystick.coordinates.rules.identity import instances_of
 from tallystick.runs.result import RunResult
 
@@ -63,15 +64,23 @@ class Query:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> Query:
-        """From an address; what is not understood is left out."""
+        """From an address.
+
+        Raises:
+            ValueError: Its time is none: what is now is not shown in its place.
+        """
         texts = {name: values.get(name, "")[:_TEXT_MAX] for name in ("instance", "cluster")}
         at = values.get("at", "")
-        return cls(**texts, collection=values.get("collection") or None, at=at if _us(at) else "")
+        if at:
+            at = utc_time(at).astimezone(timezone.utc).replace(tzinfo=None).isoformat()
+        return cls(**texts, collection=values.get("collection") or None, at=at)
 
     @property
     def ts(self) -> int | None:
         """The time, microseconds."""
-        return _us(self.at)
+        if not self.at:
+            return None
+        return int(utc_time(self.at).timestamp() * 1_000_000)
 
     @property
     def is_earlier(self) -> bool:
@@ -88,17 +97,6 @@ class Query:
         names = ("instance", "cluster", "collection", "at")
         values = {name: getattr(self, name) for name in names} | changes
         return "?" + urlencode({n: v for n, v in values.items() if v}, errors="backslashreplace")
-
-
-def _us(text: str) -> int | None:
-    try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    try:
-        return int(at.replace(tzinfo=timezone.utc).timestamp() * 1_000_000)
-    except (OverflowError, ValueError):
-        return None
 
 
 def clusters_of(result: RunResult) -> dict[str, str]:

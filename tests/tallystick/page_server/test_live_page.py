@@ -305,6 +305,9 @@ def test_a_part_of_the_fleet_and_an_earlier_collection_are_pages_of_their_own(ru
         assert 'href="?collection=c-000003" rel="next"' in text
         _, text = ask(address, "/?at=2026-01-01T00:00:35")
         assert "Newest collection <bdi><code>c-000003</code></bdi>" in text
+        assert text == ask(address, "/?at=2026-01-01T01:00:35%2B01:00")[1]
+        for at in ("25:00", "2026-13-01", "0001-01-01T00:00%2B01:00"):
+            assert 400 == ask(address, f"/?at={at}")[0].status
         _, text = ask(address, "/?cluster=source-1&instance=" + "%3Cscript%3E")
         assert "<script>" not in text
         assert "UNDECIDED" in text
@@ -451,6 +454,10 @@ def test_who_is_ready_is_answered_with_a_status(tmp_path):
             ("backup/replica-a1?max-age=nan", 400), ("backup/replica-a1?max-age=-1", 400),
         ):  # fmt: skip
             assert status == ask(address, f"/ready/{path}")[0].status
+        (tmp_path / "run" / "tables").rename(tmp_path / "gone")
+        gone, text = ask(address, "/ready/failover/replica-a1")
+        assert (503, True) == (gone.status, "there is no directory" in text)
+        (tmp_path / "gone").rename(tmp_path / "run" / "tables")
     token = f"--serve-token-file={tmp_path / 'token'}"
     with serving(tmp_path / "run", token) as address:
         assert 401 == ask(address, "/ready/backup/replica-a1")[0].status
