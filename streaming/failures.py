@@ -105,6 +105,11 @@ _FAILURES = (
         "A topic is missing on the broker at {broker}; make the topics again.",
     ),
     (
+        r"before the position for partition (\S{1,250})-\d+ could be determined",
+        Kind.OUTAGE,
+        "The broker at {broker} does not answer, or topic {0!r} is missing there.",
+    ),
+    (
         (
             r"node assignment|No resolvable bootstrap|Failed to (?:construct|create new) kafka|"
             r"TimeoutException|DisconnectException|NetworkException|NotEnoughReplicas|"

@@ -54,6 +54,14 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
             "The broker at '127.0.0.1:9' does not answer.",
         ),
         (
+            (
+                "org.apache.kafka.common.errors.TimeoutException: Timeout of 15000ms expired"
+                " before the position for partition shop.journal-3 could be determined"
+            ),
+            Kind.OUTAGE,
+            "The broker at '127.0.0.1:9' does not answer, or topic 'shop.journal' is missing",
+        ),
+        (
             "Caused by: org.apache.kafka.common.errors.NotEnoughReplicasException: 1 of 2",
             Kind.OUTAGE,
             "The broker at '127.0.0.1:9' does not answer.",
