@@ -321,8 +321,10 @@ def _own_context(settings: SessionSettings) -> SparkContext:
         conf = SparkConf(loadDefaults=False)
         for name, value in session_conf(settings, log4j2_file).items():
             conf.set(name, value)
+        begun_at = 0
         try:
             with settings.log_file.open("ab") as log, _variables(variables):
+                begun_at = log.tell()
                 gateway = launch_gateway(  # type: ignore[no-untyped-call]
                     conf,
                     {
@@ -341,7 +343,7 @@ def _own_context(settings: SessionSettings) -> SparkContext:
         except (PySparkException, OSError) as error:
             raise SessionError(
                 f"Spark did not start from {settings.master!r}: "
-                f"{log_tail(settings.log_file) or error}"
+                f"{log_tail(settings.log_file, begun_at) or error}"
             ) from error
 
 
@@ -397,10 +399,18 @@ def _variables(wanted: Mapping[str, str]) -> Iterator[None]:
                 os.environ[name] = value
 
 
+class LogFile(logging.FileHandler):
+    """A log file: what its disk has no room for is lost, and no traceback on standard error."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  its name there
+        """Nobody can be told of it but by the log."""
+
+
 def _log_to(log_file: Path, context: SparkContext) -> None:
     """Stack traces of Spark's clients are for the log file, too: many, when a JVM is killed."""
     if not logging.getLogger().handlers:
-        logging.basicConfig(filename=log_file, format="%(asctime)s %(levelname)s %(message)s")
+        handlers = [LogFile(log_file)]
+        logging.basicConfig(handlers=handlers, format="%(asctime)s %(levelname)s %(message)s")
 
     def handle_error(*_: object) -> None:
         # Called while the error is handled.
@@ -480,10 +490,16 @@ def put_aside(log_file: Path, bytes_max: int = LOG_BYTES_MAX) -> None:
         return  # a log is no reason to end a job; what writes it reports a full disk
 
 
-def log_tail(log_file: Path, lines: int = LOG_TAIL_LINES) -> str:
-    """The last lines with text of a log file, as one line of text."""
+def log_tail(log_file: Path, begun_at: int, lines: int = LOG_TAIL_LINES) -> str:
+    """The last lines with text of a log file, as one line of text.
+
+    Args:
+        log_file: It.
+        begun_at: Bytes of earlier runs, which are passed over.
+        lines: How many at most.
+    """
     try:
-        text = log_file.read_text("utf-8", "replace")
+        text = log_file.read_bytes()[begun_at:].decode("utf-8", "replace")
     except OSError:
         return ""
     lines_with_text = [line.strip() for line in text.splitlines() if line.strip()]

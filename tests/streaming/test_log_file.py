@@ -2,7 +2,26 @@
 
 from __future__ import annotations
 
-from tallystick.streaming.session import LOGS_KEPT, put_aside
+import logging
+
+from tallystick.streaming.session import LOGS_KEPT, LogFile, log_tail, put_aside
+
+
+def test_a_full_disk_prints_no_traceback(capsys):
+    """What stops the job then is one sentence."""
+    log = LogFile("/dev/full")
+    log.emit(logging.makeLogRecord({"msg": "x"}))
+    assert ("", "") == capsys.readouterr()
+
+
+def test_the_end_of_a_log_has_nothing_of_earlier_runs(tmp_path):
+    """A message that quotes it is about this run."""
+    log = tmp_path / "spark.log"
+    log.write_bytes("earlier \u00e9\n".encode())
+    begun_at = log.stat().st_size
+    with log.open("a") as appended:
+        appended.write("now\n\tat a line of a stack\n")
+    assert "now" == log_tail(log, begun_at)
 
 
 def test_a_large_log_is_put_aside_and_the_oldest_go(tmp_path):
