@@ -9,6 +9,7 @@ from typing import final
 
 from tallystick.alerts.alert import Alert
 from tallystick.alerts.sinks import Context, SinkError
+from tallystick.errors import MisuseError
 from tallystick.terminal import escaped
 
 _TAIL_BYTES = 1 << 20
@@ -80,4 +81,11 @@ class LogFile:
 
 def open_sink(target: str, context: Context) -> Lines | LogFile:
     """Standard error without a target."""
-    return LogFile(Path(target).absolute()) if target else Lines(context.notice)
+    if not target:
+        return Lines(context.notice)
+    path = Path(target).absolute()
+    if path.is_dir() or not path.parent.is_dir():
+        raise MisuseError(
+            f"--alert log: expected a file in a directory that is there, found {target!r}"
+        )
+    return LogFile(path)

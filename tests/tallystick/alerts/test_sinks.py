@@ -208,6 +208,9 @@ def test_what_a_command_leaves_goes_on_and_none_begins_after_the_end(program, tm
 def test_a_log_has_each_line_once(tmp_path):
     """Also when the first attempt's end was not seen, and after a line that was cut short."""
     path = tmp_path / "alerts.log"
+    for none in (tmp_path, tmp_path / "none" / "alerts.log"):
+        with pytest.raises(MisuseError, match="expected a file in a directory"):
+            sink(f"log={none}")
     one, other = alert(HOSTILE), alert("c")
     log = sink(f"log={path}")
     log.send([one], 1)
