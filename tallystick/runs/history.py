@@ -89,8 +89,11 @@ class History:
     @cached_property
     def by_instance(self) -> dict[str, dict[str, int]]:
         """The counts of each instance's own rows, without those of its channels."""
-        is_own = pc.and_(self.hours["instance_id"].is_valid(), self.hours["channel"].is_null())
-        rows = self.hours.filter(is_own).group_by("instance_id")
+        # Neither the fleet, which has none, nor what is undecided of no instance.
+        is_named = pc.greater(pc.fill_null(pc.utf8_length(self.hours["instance_id"]), 0), 0)
+        rows = self.hours.filter(pc.and_(is_named, self.hours["channel"].is_null())).group_by(
+            "instance_id"
+        )
         sums = rows.aggregate([(name, "sum") for name in _OF_ROWS])
         return {
             row["instance_id"]: {name: row[f"{name}_sum"] for name in _OF_ROWS}

@@ -100,6 +100,14 @@ def test_what_was_broken_was_checked(long_run, tmp_path):
     assert read(tmp_path, collections=10).counts["checks"] == before + 1
 
 
+def test_what_is_undecided_of_no_instance_counts_none(long_run, tmp_path):
+    """As after messages that nobody could read: no strip and no instance without a name."""
+    before = read(tmp_path, collections=10).counts["instances"]
+    doubted = Check("lsn_order", Outcome.UNDECIDED, "messages_unreadable")
+    long_run.write(130, checks=[SubjectCheck("", None, "c-129", START + 129 * MINUTE, doubted)])
+    assert 1 == before == read(tmp_path, collections=10).counts["instances"]
+
+
 @pytest.mark.parametrize("upkeep", [1, 4, 1000])
 def test_sums_are_those_of_the_rows(tmp_path, monkeypatch, upkeep):
     """However much upkeep has summed, and with what an end wrote that is taken back."""
