@@ -476,8 +476,10 @@ class FleetStep:
                     code = ObservationCode.DEAD_LETTERS_LOST
                     seen = doubt(code, at, DEAD_LETTERS_LOST, count=lost, error=error)
                     observations.append(replace(seen, is_undecided=False))
-            # What no record shows has no time of its own: it was seen after the newest collection.
-            seen_ts = (self._verdicts.newest_ts or 0) + 1
+            # What no record shows has no time of its own: it was seen after the newest collection,
+            # or with the newest of those that were closed in the same micro-batch.
+            closed = (one.ts for one in rounds if not one.is_late)
+            seen_ts = max((self._verdicts.newest_ts or 0) + 1, *closed, 0)
             observations = [one if one.ts else replace(one, ts=seen_ts) for one in observations]
             validations, of_collections = self._validations(rounds, is_last=is_last)
             missing = [cut for r in rounds for cut in r.cuts if cut.instance_id in r.missing]
