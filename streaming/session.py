@@ -403,7 +403,7 @@ class LogFile(logging.FileHandler):
     """A log file: what its disk has no room for is lost, and no traceback on standard error."""
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  its name there
-        """Nobody can be told of it but by the log."""
+        """Standard error is for what the job says itself."""
 
 
 def _log_to(log_file: Path, context: SparkContext) -> None:
