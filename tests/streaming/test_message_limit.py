@@ -135,5 +135,5 @@ def test_a_damaged_limit_is_named(checkpoint, tmp_path):
     limit.begin()
     path = tmp_path / "limit.json"
     path.write_bytes(path.read_bytes().replace(b"10", b"11"))
-    with pytest.raises(CheckpointError, match=r"limit\.json.*rebuild"):
+    with pytest.raises(CheckpointError, match=r"limit\.json.*To fix: make"):
         MessageLimit(checkpoint)
