@@ -26,6 +26,7 @@ from tallystick.coordinates.values.binlog import format_log_file_name, parse_log
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
+    from tallystick.coordinates.audit.comparison import Coordinates
     from tallystick.coordinates.audit.instance_timeline import InstanceTimeline
     from tallystick.coordinates.audit.timeline_snapshot import Snapshot
 
@@ -118,7 +119,7 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
     if still.owed_ts != min(since):
         if still.is_reported:
             return against.remember(STILL_BROKEN, standstill=still)
-        end = f"{format_log_file_name(state.base_name or '', state.file_number)}:{state.end}"
+        end = "{}:{}".format(*_end(state))
         broken = Broken("silent_without_gtids", witness=end, at=at, end=end, **shown)
         return against.remember(broken, standstill=replace(still, is_reported=True))
     if owed <= against.memory.reported:
@@ -132,16 +133,20 @@ def _has_applied_all(row: ChannelRow) -> bool:
     return sets[0] is not None and sets[1] is not None and sets[0] <= sets[1]
 
 
+def _end(state: Snapshot) -> Coordinates:
+    return format_log_file_name(state.base_name or "", state.file_number), state.end
+
+
 def _has_unread(row: ChannelRow, source: InstanceTimeline, state: Snapshot) -> bool | Undecided:
     """Whether groups without GTIDs follow what was read, all of which is executed."""
     if row.auto_position or row.read is None or row.executed != row.read or row.former:
+        return False
+    if row.read == _end(state):
         return False
     kind = kind_at(source, state, row.read, since=row.at.ts)
     if kind not in (PositionKind.GROUP_END, PositionKind.OUTSIDE):
         return kind if isinstance(kind, Undecided) else False
     read = parse_log_file_name(row.read[0])[1], row.read[1]
-    end = state.file_number, state.end
-    if read == end:
-        return False
-    known, logged = (source.runs_until(state, where) for where in (read, end))
+    known = source.runs_until(state, read)
+    logged = source.runs_until(state, (state.file_number, state.end))
     return int(logged.length[logged.sid < 0].sum()) > int(known.length[known.sid < 0].sum())
