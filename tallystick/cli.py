@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import functools
 import inspect
 import sys
 from typing import Annotated, Any, cast
@@ -119,7 +121,7 @@ def run_command(arguments: list[str]) -> int:
     if not arguments:
         run_command(["--help"])
         return ExitCode.MISUSE
-    command = typer.main.get_command(app)
+    command = _commands(arguments[0])
     try:
         with command.make_context("tallystick", arguments) as context:
             command.invoke(context)
@@ -137,6 +139,20 @@ def run_command(arguments: list[str]) -> int:
     except typer.Abort:
         return ExitCode.INTERRUPTED
     return ExitCode.CONSISTENT
+
+
+@functools.cache
+def _commands(word: str) -> Any:
+    """The command that a word names alone, or all: to make them all is a third of a start."""
+    chosen = copy.copy(app)
+    chosen.registered_commands = [c for c in app.registered_commands if _name(c) == word]
+    chosen.registered_groups = [group for group in app.registered_groups if group.name == word]
+    is_known = chosen.registered_commands or chosen.registered_groups
+    return typer.main.get_command(chosen if is_known else app)
+
+
+def _name(command: Any) -> str:
+    return command.name or typer.main.get_command_name(command.callback.__name__)
 
 
 def _command_path(command: Any, arguments: list[str]) -> str:

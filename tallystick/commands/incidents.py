@@ -23,8 +23,8 @@ from tallystick.commands.options import (
     TopicPrefix,
 )
 from tallystick.coordinates.events.incident_control import ControlAction, IncidentControl
-from tallystick.coordinates.rules.explanation import utc_time
 from tallystick.errors import MisuseError
+from tallystick.given_times import utc_time
 from tallystick.names import require_fit
 from tallystick.settings import Settings, load
 

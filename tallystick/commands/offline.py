@@ -24,8 +24,8 @@ from tallystick.commands.options import (
     finish,
     requested,
 )
-from tallystick.coordinates.rules.explanation import utc_time
 from tallystick.errors import ExitCode, MisuseError
+from tallystick.given_times import utc_time
 from tallystick.names import require_known
 from tallystick.settings import load
 

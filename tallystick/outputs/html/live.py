@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tallystick.coordinates.results import Verdict
-from tallystick.coordinates.rules.explanation import utc_time
 from tallystick.coordinates.rules.identity import instances_of
+from tallystick.given_times import utc_time
 from tallystick.runs.result import RunResult
 
 _TEXT_MAX = 200
