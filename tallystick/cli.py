@@ -143,7 +143,7 @@ def run_command(arguments: list[str]) -> int:
 
 @functools.cache
 def _commands(word: str) -> Any:
-    """The command that a word names alone, or all: to make them all is a third of a start."""
+    """The command that a word names alone, or all: making all takes a tenth of a second."""
     chosen = copy.copy(app)
     chosen.registered_commands = [c for c in app.registered_commands if _name(c) == word]
     chosen.registered_groups = [group for group in app.registered_groups if group.name == word]

@@ -56,9 +56,9 @@ heartbeat, connects anew."""
         " not remembered as of then, or what is in it where a channel by position has read to."
         " It holds for a receiver that LOCK BINLOG FOR BACKUP holds back, as far as"
         " `backup_lock` shows that, for one whose applier has not executed all that was"
-        " received, as it may wait for space (relay_log_space_limit), for a channel that leaves"
-        " out groups, and for GTIDs that a source gives out again after RESET BINARY LOGS AND"
-        " GTIDS"
+        " received, as it may wait for space (relay_log_space_limit), for one that ignores"
+        " servers by their ids, and for GTIDs that a source gives out again after RESET BINARY"
+        " LOGS AND GTIDS"
     ),
     sources=("MySQL manual: replica_net_timeout; SOURCE_HEARTBEAT_PERIOD",),
     remedy=(
