@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -198,11 +199,23 @@ def _scenario(**options: Any) -> Scenario:
         raise MisuseError(f"no such fleet: {error}") from None
 
 
+@contextmanager
+def _with_what_the_fault_needs() -> Iterator[None]:
+    """Its negative cases and settings may leave a fleet without such a server."""
+    from tallystick.producers.simulator.kernel.scenario import UnfitFleetError
+
+    try:
+        yield
+    except UnfitFleetError as error:
+        raise MisuseError(f"no such fleet: {error}") from None
+
+
 def _write_history(scenario: Scenario, output: str) -> None:
     from tallystick.coordinates.events.json_lines_writer import block_to_lines
     from tallystick.producers.simulator.assemble import simulate as simulate_history
 
-    history = simulate_history(scenario)
+    with _with_what_the_fault_needs():
+        history = simulate_history(scenario)
     lines = (line for block in history.blocks(BLOCK_RECORDS) for line in block_to_lines(block))
     if output == terminal.STANDARD_STREAM:
         sys.stdout.writelines(f"{line}\n" for line in lines)
@@ -240,7 +253,8 @@ def _live(
     from tallystick.runs.live_fleet import LiveFleet, Pace
 
     now_us = time.time_ns() // 1_000
-    fleet = Fleet(scenario, start_ts=now_us)
+    with _with_what_the_fault_needs():
+        fleet = Fleet(scenario, start_ts=now_us)
     prepare_topics(settings, "journal", "collect")
     requests, claims = open_requests(settings), open_claims(settings)
     try:

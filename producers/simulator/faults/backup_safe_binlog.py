@@ -17,7 +17,7 @@ from tallystick.producers.simulator.backup.backup_utility import (
 from tallystick.producers.simulator.backup.galera_node import GaleraNode
 from tallystick.producers.simulator.backup.lock_state import BINLOG, TABLES, BackupLocks
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
-from tallystick.producers.simulator.faults.logs import groups_between, is_pure_source
+from tallystick.producers.simulator.faults.logs import first_replica, groups_between, pure_source
 from tallystick.producers.simulator.innodb.header import VARIABLE, HeaderUpdates, InnodbHeader
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import administration, clients, commit
@@ -43,7 +43,7 @@ class _OnQuietServer(Fault):
 
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
-        instance = next(i for i in fleet.instances.values() if is_pure_source(i))
+        instance = pure_source(fleet)
         fleet.schedule(fleet.fault_at, instance, self._wait, instance)
 
     def _wait(self, fleet: World, instance: Instance) -> None:
@@ -305,7 +305,7 @@ class ReplicaPositionWithoutLock(Fault):
 
     def _begin(self, fleet: World) -> None:
         fleet.pace.kinds = (GroupKind.INNODB,)
-        replica = next(i for i in fleet.instances.values() if i[ChannelMap].channels)
+        replica = first_replica(fleet)
         administration.set_variables(replica, **{VARIABLE: True})
         for channel in replica[ChannelMap].channels.values():
             for step in range(12):

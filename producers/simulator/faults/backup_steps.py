@@ -11,7 +11,7 @@ from tallystick.producers.simulator.backup.backup_utility import BackupUtility, 
 from tallystick.producers.simulator.backup.engine_locking import ENGINES, TIMEOUT_US, Engine
 from tallystick.producers.simulator.faults.fault import FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
-from tallystick.producers.simulator.faults.logs import is_pure_source
+from tallystick.producers.simulator.faults.logs import pure_source
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,10 +35,11 @@ class _StepLeftOut(JournalFault):
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         super().on_fleet(fleet)
+        self._server = pure_source(fleet)
         fleet.clock.schedule(fleet.fault_at, None, self._begin, fleet)
 
     def _begin(self, fleet: World) -> None:
-        instance = next(i for i in fleet.instances.values() if is_pure_source(i))
+        instance = self._server
         if instance.is_running and fleet.now >= instance.blocked_until:
             self._has_begun = True
             self.back_up(fleet, instance)

@@ -88,9 +88,9 @@ class ClonePositionShifted(_CloneFault):
         clone = instance.get(Clone)
         if step == "RECOVERY" and clone is not None and clone.data is not None:
             position = clone.data.innodb.trx_sys
-            file, logged = _groups_up_to(clone.donor, position)[-1]
-            clone.data.innodb.trx_sys = (file.name, logged.start)
-            self.mark(fleet, instance)
+            for file, logged in _groups_up_to(clone.donor, position)[-1:]:
+                clone.data.innodb.trx_sys = (file.name, logged.start)
+                self.mark(fleet, instance)
         return True
 
 

@@ -8,7 +8,7 @@ from tallystick.coordinates.events.journal import RecordType
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.faults.fault import Fault, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
-from tallystick.producers.simulator.faults.logs import is_pure_source
+from tallystick.producers.simulator.faults.logs import is_pure_source, pure_source
 from tallystick.producers.simulator.faults.row import Row, RowFault, server_text
 from tallystick.producers.simulator.innodb.gtid_persistence import GtidPersistence
 from tallystick.producers.simulator.innodb.redo_log import Innodb
@@ -110,16 +110,15 @@ class _Crash(_Watched):
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         super().on_fleet(fleet)
-        fleet.schedule(fleet.fault_at + _STEP_US, None, self._begin)
+        fleet.schedule(fleet.fault_at + _STEP_US, None, self._begin, pure_source(fleet))
 
-    def _begin(self, fleet: World) -> None:
-        instance = next(i for i in fleet.instances.values() if is_pure_source(i))
+    def _begin(self, fleet: World, instance: Instance) -> None:
         is_free = instance.is_running and fleet.now >= instance.blocked_until
         # A rotation would save the GTIDs into the table.
         room = instance[BinaryLog].max_size - instance[BinaryLog].active.end
         is_free = is_free and instance[Clients].writes and room > _ROOM
         if not is_free or instance[GtidPersistence].persister.is_writing:
-            fleet.schedule(fleet.now + _RETRY_US, None, self._begin)
+            fleet.schedule(fleet.now + _RETRY_US, None, self._begin, instance)
             return
         commit.finish_all(fleet, instance)
         self._victim = instance

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 from tallystick.coordinates.values.binlog import EventType
 from tallystick.coordinates.values.gtid import GtidSet
+from tallystick.producers.simulator.kernel.scenario import UnfitFleetError
 from tallystick.producers.simulator.server import administration
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import ChannelMap
 from tallystick.producers.simulator.server.gtid_state import GtidState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from tallystick.producers.simulator.kernel.instance import Instance
     from tallystick.producers.simulator.kernel.transactions import LoggedGroup
@@ -64,6 +65,37 @@ def is_pure_source(instance: Instance) -> bool:
         and instance[BinaryLog].is_open
         and instance[GtidState].mode == "ON"
     )
+
+
+def server_that(fleet: World, fits: Callable[[Instance], bool], what: str) -> Instance:
+    """The first server of which something holds.
+
+    Raises:
+        UnfitFleetError: There is none; the message has ``what`` was looked for.
+    """
+    found = next(filter(fits, fleet.instances.values()), None)
+    if found is None:
+        raise UnfitFleetError(f"the fault needs {what}, and the fleet has none")
+    return found
+
+
+def pure_source(fleet: World) -> Instance:
+    """The first server whose GTIDs are all its own.
+
+    Raises:
+        UnfitFleetError: There is none.
+    """
+    what = "a server with a binary log and gtid_mode=ON that replicates from nobody"
+    return server_that(fleet, is_pure_source, what)
+
+
+def first_replica(fleet: World) -> Instance:
+    """The first server that has a source.
+
+    Raises:
+        UnfitFleetError: There is none.
+    """
+    return server_that(fleet, lambda i: bool(i[ChannelMap].configured), "a replica")
 
 
 def ends_in_xid(logged: LoggedGroup) -> bool:

@@ -15,7 +15,7 @@ from tallystick.producers.simulator.backup.backup_synchronization import BackupS
 from tallystick.producers.simulator.backup.engine_locking import ENGINES, Engine, EngineLocks
 from tallystick.producers.simulator.backup.tables import table_of
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
-from tallystick.producers.simulator.faults.logs import is_pure_source
+from tallystick.producers.simulator.faults.logs import first_replica, pure_source
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.server import administration, clients, commit, workload
 from tallystick.producers.simulator.server.channels import ChannelMap
@@ -45,15 +45,17 @@ class _BackupFault(Fault):
 
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
+        self.server = self.choose(fleet)
         fleet.schedule(fleet.fault_at, None, self._begin)
 
-    def choose(self, instance: Instance) -> bool:
-        """Whether this server is the one that is backed up."""
-        return is_pure_source(instance)
+    def choose(self, fleet: World) -> Instance:
+        """The server that is backed up."""
+        return pure_source(fleet)
 
     def _begin(self, fleet: World) -> None:
-        instance = next(i for i in fleet.instances.values() if self.choose(i))
-        if not instance.is_running or fleet.now < instance.blocked_until:
+        instance = self.server
+        is_free = instance.is_running and instance.get(Backup) is None
+        if not is_free or fleet.now < instance.blocked_until:
             self._again(fleet)
             return
         if instance.get(BackupSynchronization) is None:
@@ -201,9 +203,9 @@ class ApplierPassesZone(_PassesZone):
     must_fire = frozenset({"critical_sequence_in_zone"})
     base = BaseHistory.REPLICA
 
-    def choose(self, instance: Instance) -> bool:
+    def choose(self, fleet: World) -> Instance:
         """A replica that replicates."""
-        return bool(instance[ChannelMap].configured)
+        return first_replica(fleet)
 
     def at_end(
         self, fleet: World, instance: Instance, synchronization: BackupSynchronization

@@ -17,7 +17,7 @@ from tallystick.producers.simulator.backup.point_in_time_recovery import StopPoi
 from tallystick.producers.simulator.backup.tables import TableData, make_change, table_of
 from tallystick.producers.simulator.faults import cures
 from tallystick.producers.simulator.faults.fault import BaseHistory, Fault
-from tallystick.producers.simulator.faults.logs import ends_in_xid, is_pure_source
+from tallystick.producers.simulator.faults.logs import ends_in_xid, first_replica, pure_source
 from tallystick.producers.simulator.kernel.gtid_intervals import GtidIntervals
 from tallystick.producers.simulator.kernel.transactions import Group, GroupKind
 from tallystick.producers.simulator.server import administration, commit
@@ -53,7 +53,7 @@ class _BackupFault(Fault):
 
     def on_fleet(self, fleet: World) -> None:
         """Keep the servers' tables; begin when the fault is due."""
-        self.source = next(i for i in fleet.instances.values() if is_pure_source(i))
+        self.source = pure_source(fleet)
         self.backed_up = self.choose(fleet)
         tables.install(fleet.instances.values())
         fleet.schedule(fleet.fault_at, None, self.begin)
@@ -201,7 +201,7 @@ class ImageRelayInfoStale(_BackupFault):
 
     def choose(self, fleet: World) -> Instance:
         """A replica."""
-        return next(i for i in fleet.instances.values() if i[ChannelMap].channels)
+        return first_replica(fleet)
 
     def on_image(self, fleet: World, image: Image) -> None:
         """Let one row name the position before the last transaction."""
@@ -237,7 +237,7 @@ class ImageHasRelayPosition(_BackupFault):
 
     def choose(self, fleet: World) -> Instance:
         """A replica."""
-        return next(i for i in fleet.instances.values() if i[ChannelMap].channels)
+        return first_replica(fleet)
 
     def on_image(self, fleet: World, image: Image) -> None:
         """Swap them where that is no end of a group, and behind all positions of the image."""
@@ -267,6 +267,7 @@ class ImageMissesChange(_BackupFault):
     name = "image_misses_nontransactional_change"
     text = "a MyISAM table is copied while only commits are locked, before its change is visible"
     must_fire = frozenset({"recovered_data_equal_source"})
+    _copy: TableData | None = None
 
     def begin(self, fleet: World) -> None:
         """Copy the tables, change one; the image is taken when the change is visible."""
@@ -279,9 +280,10 @@ class ImageMissesChange(_BackupFault):
 
     def on_image(self, fleet: World, image: Image) -> None:
         """Put the older copy into the image."""
-        image.data.rows.pop(_MYISAM, None)
-        image.data.rows.update(self._copy.rows)
-        self.mark(fleet, self.source)
+        if self._copy is not None:
+            image.data.rows.pop(_MYISAM, None)
+            image.data.rows.update(self._copy.rows)
+            self.mark(fleet, self.source)
 
 
 class ReplayBeginsLate(_BackupFault):

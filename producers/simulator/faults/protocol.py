@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.faults.fault import Fault
-from tallystick.producers.simulator.faults.logs import groups_between, is_pure_source
+from tallystick.producers.simulator.faults.logs import groups_between, pure_source
 from tallystick.producers.simulator.innodb.redo_log import Innodb
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
@@ -24,7 +24,7 @@ class _Protocol(Fault):
 
     def on_fleet(self, fleet: World) -> None:
         """Play it when the fault is due."""
-        instance = next(i for i in fleet.instances.values() if is_pure_source(i))
+        instance = pure_source(fleet)
         fleet.schedule(fleet.fault_at, instance, self._begin, instance)
 
     def _begin(self, fleet: World, instance: Instance) -> None:

@@ -11,7 +11,7 @@ from tallystick.producers.simulator.backup.backup_utility import Backup, BackupU
 from tallystick.producers.simulator.clone import cloning
 from tallystick.producers.simulator.faults.fault import ActFault, BaseHistory, FaultGroup
 from tallystick.producers.simulator.faults.journal import JournalFault
-from tallystick.producers.simulator.faults.logs import is_pure_source
+from tallystick.producers.simulator.faults.logs import pure_source
 from tallystick.producers.simulator.faults.row import Row, RowFault
 from tallystick.producers.simulator.innodb.header import VARIABLE
 from tallystick.producers.simulator.innodb.redo_log import Innodb
@@ -59,7 +59,7 @@ class _BackupLsn(JournalFault):
     def on_fleet(self, fleet: World) -> None:
         """Begin when the fault is due."""
         super().on_fleet(fleet)
-        source = next(i for i in fleet.instances.values() if is_pure_source(i))
+        source = pure_source(fleet)
         fleet.schedule(fleet.fault_at, source, self._begin, source)
 
     def _begin(self, fleet: World, source: Instance) -> None:

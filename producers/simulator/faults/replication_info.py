@@ -212,8 +212,8 @@ class RelayLogCutWhileDown(ActFault):
 
     def act(self, fleet: World) -> bool:
         """Stop the applier, and the server as soon as a whole group waits for it."""
-        channel = leaf_channels(fleet)[0]
-        if not channel.replica.is_running or not channel[Receiver].is_connected:
+        channel = next(iter(leaf_channels(fleet)), None)
+        if channel is None or not channel.replica.is_running or not channel[Receiver].is_connected:
             return False
         applier.stop(fleet, channel)
         if channel.partial_group is not None or not waiting_groups(channel):

@@ -8,6 +8,10 @@ PROFILES = ("mysql-8.0", "wl9452")
 TOPOLOGIES = ("demo", "single", "pair", "chain", "star", "diamond", "multi_source")
 
 
+class UnfitFleetError(ValueError):
+    """The scenario asks for a fault that its fleet has no server for."""
+
+
 @dataclass(frozen=True, slots=True)
 class Scenario:
     """What to simulate; equal scenarios give byte-identical journals.
