@@ -71,6 +71,13 @@ CRASH_UNFOLLOWED = reason(
     " which transaction the applier went on",
     Lack.SETTING,
 )
+OVER_START_FILTERED = reason(
+    "applied_over_start_filtered",
+    "over a start the applier has passed {count:n transaction}, the first ending at {first} of the"
+    " source, and did not log {count:it|them}: that is right only where the channel's filters leave"
+    " {count:it|them} out",
+    Lack.SETTING,
+)
 APPLIED_BY_TWO = reason(
     "applied_by_two_channels",
     "the replica has executed {count:n transaction} twice, the first ending at {first} of the"
@@ -115,8 +122,9 @@ APPLIED_EXACTLY_ONCE = register(
             " transactions came between a start and the next row than are remembered; or, away"
             " from a start, one that the applier has passed is not logged between others, or one is"
             " logged again since the channel was begun anew by a command, came on two channels and"
-            " is logged twice, or came three times and is logged as often; two"
-            " transactions of one server with one commit time and filtered channels are left out"
+            " is logged twice, or came three times and is logged as often; or, of a channel with"
+            " filters, one is not logged over a start. Two transactions of one server with one"
+            " commit time are left out, and what filters may have left out away from a start"
         ),
         sources=("WL#2775, motivation 2 and REQ-5", "MySQL manual: relay_log_recovery"),
         remedy=(
@@ -430,14 +438,23 @@ class AppliedGroups:
             and len({boot for *_, boot in self.logged.get(origin, ())}) > 1
         ]
         is_wrapped = executed is not None and self._is_wrapped(channel, executed)
-        omitted = []
-        if not (is_filtered or is_wrapped):
+        omitted: _Groups = []
+        filtered: _Groups = []
+        if not is_wrapped:
             passed = _passed(executed, mine)
-            omitted = self._omitted(channel, passed)
-            self._note_passed(channel, passed, omitted)
+            if is_filtered:
+                filtered, _ = self._over_start(channel, passed)
+            else:
+                omitted = self._omitted(channel, passed)
+                self._note_passed(channel, passed, omitted)
         case, what = ("applied_again", "again") if twice else ("applied_not_at_all", "left out")
         found = twice or omitted
         self._settle(channel, mine)
+        if filtered and not found:
+            for _, received in filtered:
+                received.is_reported = True
+            first = _text(filtered[0][1].end)
+            return Undecided(OVER_START_FILTERED, count=len(filtered), first=first)
         if not found and is_wrapped and not is_filtered:
             return Undecided(POSITION_WRAPPED)
         if not found:
@@ -523,9 +540,21 @@ class AppliedGroups:
         return executed.position >= WRAP and is_in_file and at not in ends
 
     def _omitted(self, channel: str, passed: _Groups) -> _Groups:
-        """What is between the last transaction before a start and the first one after it."""
+        """What a start has left out, unless transactions are missing away from any start too."""
         if channel in self.has_gaps:
             return []
+        inside, absent = self._over_start(channel, passed)
+        if len(inside) < absent:
+            self.has_gaps.add(channel)
+            return []
+        return inside
+
+    def _over_start(self, channel: str, passed: _Groups) -> tuple[_Groups, int]:
+        """What is missing between the last transaction before a start and the first after it.
+
+        Returns:
+            Those, and how many are missing in all.
+        """
         done = [at for at, (origin, _) in enumerate(passed) if origin in self.logged]
         absent = [
             (at, item)
@@ -533,18 +562,15 @@ class AppliedGroups:
             if item[0] not in self.logged and not item[1].is_reported and done and at > done[0]
         ]
         if not absent:
-            return []
+            return [], 0
         resumed = self.resumed.get(channel)
         before = [at for at in done if resumed is not None and passed[at][1].end <= resumed]
         after = [at for at in done if at > (before[-1] if before else -1)]
         if not before or not after:
             # What is not followed by an executed transaction may still come.
-            return []
+            return [], 0
         inside = [item for at, item in absent if before[-1] < at < after[0]]
-        if len(inside) < len([at for at, _ in absent if at < after[-1]]):
-            self.has_gaps.add(channel)
-            return []
-        return inside
+        return inside, len([at for at, _ in absent if at < after[-1]])
 
 
 def _passed(executed: LogCoordinates | None, mine: _Groups) -> _Groups:

@@ -106,7 +106,8 @@ NO_FILTERS = dict.fromkeys(FILTERS, "")
 def test_a_filter_of_which_no_record_says(column: str, stays: bool) -> None:
     """CHANGE REPLICATION FILTER, or an option file at a start: the first one after it is left out.
 
-    Also where the filter is taken back before the row at which that is seen.
+    Also where the filter is taken back before the row at which that is seen. Whether the filter
+    did it, or the start, shows nothing.
     """
     journal = applied_exactly_once__left_out(breaks=True)
     row = journal.records.pop()
@@ -116,6 +117,9 @@ def test_a_filter_of_which_no_record_says(column: str, stays: bool) -> None:
     result = audit(journal)
     assert result.broken == []
     assert [cut.filtered for cut in result.cuts if cut.channel == ""] == [True] * (2 - stays)
+    checks = [check for cut in result.cuts for check in cut.undecided]
+    [check] = [check for check in checks if check.rule == "applied_exactly_once"]
+    assert (check.reason, check.data["count"]) == ("applied_over_start_filtered", 1)
     journal.records[-1 if stays else -2] = row
     assert audit(journal).broken == ["applied_exactly_once"]
 
