@@ -418,6 +418,11 @@ class InstanceTimeline(SidTable):
         if body["base_name"] == self.base_name:
             self.oldest = body["file_number"]
 
+    def before_file(self, lineage: int, number: int) -> GtidSet:
+        """Previous_gtids of a file, which is purged once it is the oldest; empty if not known."""
+        file = self.files.get((lineage, number))
+        return GtidSet.EMPTY if file is None or file.previous is None else file.previous
+
     def assign(self, gtids: GtidSet) -> None:
         """SET gtid_purged."""
         self.declared = self.declared | gtids

@@ -574,21 +574,13 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
         return Waiting(NOT_REACHED)
     before = source.states.until(ts - against.uncertain_us)
     if before is not None and _is_file_gone(row, source, before):
-        if _ended(before, source.states.since(ts)):
-            return Undecided(SOURCE_LOG_ENDED)
-        if row.is_connected:
-            return Undecided(FILE_UNDER_WAY)
-        # A purge stops at a file that is in use: the list beside the next row shows up to where.
-        shown = next((s for s in source.states.since(ts) if (s.row_ts or 0) >= ts), None)
-        if shown is None:
-            lost = source.was_lost_before_answer(ts)
-            return Undecided(PURGED_TAKEN_BACK) if lost else Waiting(FILES_NOT_SHOWN)
-        if not _is_file_gone(row, source, shown):
-            return HOLDS
-        return against.report_at((_file_purged(row, source, shown),))
+        return _judge_file(row, against, before)
     if before is None or before.row_ts is None or before.purged is None:
         return _purged_by_next_row(source, row)
-    missing = _needed(before.purged - row.has, row, source, before)
+    purged = before.purged if row.is_connected else _purged_since(before, row, source)
+    if not isinstance(purged, GtidSet):
+        return purged
+    missing = _needed(purged - row.has, row, source, before)
     if missing and _ended(before, source.states.since(ts)):
         return Undecided(SOURCE_LOG_ENDED)
     sure = missing - (before.logged - before.declared) if row.is_connected else missing
@@ -605,10 +597,42 @@ def purged_not_needed(row: ChannelRow, against: Against) -> Compared:
             witness=fresh,
             at=first_of(fresh),
             source=source.instance_id,
-            purged=before.purged,
+            purged=purged,
             has=row.has,
         ),
     )
+
+
+def _judge_file(row: ChannelRow, against: Against, before: Snapshot) -> Compared:
+    """Of a channel that asks by position for a file that a record says is purged."""
+    source, ts = against.source, row.at.ts
+    if _ended(before, source.states.since(ts)):
+        return Undecided(SOURCE_LOG_ENDED)
+    if row.is_connected:
+        return Undecided(FILE_UNDER_WAY)
+    shown = _shown(source, ts)
+    if shown is None:
+        return _not_shown(source, ts)
+    if not _is_file_gone(row, source, shown):
+        return HOLDS
+    return against.report_at((_file_purged(row, source, shown),))
+
+
+def _purged_since(
+    before: Snapshot, row: ChannelRow, source: InstanceTimeline
+) -> GtidSet | Compared:
+    """What a row before a replica's shows as purged, with the files purged in between."""
+    assert before.purged is not None
+    assert row.has is not None
+    recorded = source.before_file(before.lineage, before.oldest) - before.purged
+    if not _needed(recorded - row.has, row, source, before):
+        return before.purged
+    shown = _shown(source, row.at.ts)
+    if shown is None:
+        return _not_shown(source, row.at.ts)
+    if shown.oldest != before.oldest:
+        return Undecided(PURGED_SHOWN_LATER)
+    return before.purged | (recorded & (shown.purged or GtidSet.EMPTY))
 
 
 def _needed(
@@ -640,6 +664,19 @@ def _is_file_gone(row: ChannelRow, source: InstanceTimeline, state: Snapshot) ->
         return False
     (number, _), gtid = next(_behind_read(row, source, state), ((state.oldest, 0), None))
     return gtid == "" and number < state.oldest
+
+
+def _shown(source: InstanceTimeline, ts: int) -> Snapshot | None:
+    """The first row since then: a purge stops at a file in use, and this shows up to where it came.
+
+    None: there is none.
+    """
+    return next((s for s in source.states.since(ts) if (s.row_ts or 0) >= ts), None)
+
+
+def _not_shown(source: InstanceTimeline, ts: int) -> Compared:
+    lost = source.was_lost_before_answer(ts)
+    return Undecided(PURGED_TAKEN_BACK) if lost else Waiting(FILES_NOT_SHOWN)
 
 
 def _file_purged(row: ChannelRow, source: InstanceTimeline, state: Snapshot) -> Broken:

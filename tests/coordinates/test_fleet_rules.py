@@ -1618,6 +1618,35 @@ class TestPurgedNotNeeded:
         source.status(f"{A}:1-3", purged=f"{A}:1-2")
         assert names(audit(source, replica)) == []
 
+    @pytest.mark.parametrize(
+        ("executed", "shown", "again", "is_needed"),
+        [
+            ("1-2", "1-3", False, True),
+            ("1-3", "1-3", False, False),
+            ("1-2", "1-2", False, False),  # it stopped at a file in use
+            ("1-2", "1-4", True, False),  # that may be of a later purge
+        ],
+    )
+    def test_a_purge_since_the_row_of_the_source(self, executed, shown, again, is_needed):
+        """A record of it is evidence before the next row is, which shows up to where it came."""
+        source, replica = fleet_of_two()
+        source.rotate(f"{A}:1-3")
+        source.log(f"{A}:4")
+        source.fleet_event(FleetEventKind.PURGED, **source._place())
+        source.time()
+        replica.status(f"{A}:{executed}", replica.says(source))
+        if again:
+            source.rotate(f"{A}:1-4")
+            source.fleet_event(FleetEventKind.PURGED, **source._place())
+        source.status(f"{A}:1-4", purged=f"{A}:{shown}")
+        # Cloned in the meantime.
+        replica.status(f"{A}:1-4", replica.says(source))
+        source.status(f"{A}:1-4", purged=f"{A}:{shown}")
+        output = audit(source, replica)
+        assert [one.witness for one in output.findings] == [f"{A}:3"] * is_needed
+        doubts = {o.reason for o in output.observations if "purged_not_needed" in o.rules}
+        assert doubts == ({"source_purged_shown_later"} if again else set())
+
     def test_a_purge_that_a_first_row_shows_may_be_of_before_or_behind(self):
         """What the replica lacks of it may have been purged too early, or was executed by then."""
         source, replica = fleet_of_two(has_row=False)
