@@ -338,6 +338,7 @@ class BinlogReader(BinlogFileReader):
         if self.is_renamed and previous.isdisjoint(self.logged.freeze()):
             self._begin_index(previous)
         self.is_renamed = False
+        logged = GtidSet.EMPTY
         if self.logged_is_complete and self.base_has_past:
             before = self.file_set.freeze()
             missing = before - previous
@@ -351,7 +352,8 @@ class BinlogReader(BinlogFileReader):
                     previous=previous,
                     expected=before,
                 )
-            extra = previous - before - self.logged.freeze()
+            logged = self.logged.freeze()
+            extra = previous - before - logged
             if extra:
                 self.table_only = self.table_only | extra
         self.base_has_past = True
@@ -366,7 +368,8 @@ class BinlogReader(BinlogFileReader):
                 "binlog_lineage": self.lineage,
                 "base_name": self.base_name,
                 "file_number": self.file_number,
-                "gtid_set": str(previous),
+                # What it lacks is in earlier files all the same.
+                "gtid_set": str(previous | logged),
             },
         )
 
