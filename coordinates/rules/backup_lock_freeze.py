@@ -164,7 +164,7 @@ class BackupLockFreeze:
     """The backup locks that some session of an instance holds, and what may not change under them.
 
     Attributes:
-        taken: Lock to the end of the binary log at its taking, None unknown.
+        taken: Lock to the end of the binary log when a session took it last, None unknown.
         held_receivers: Whether receivers were held back at the last row, or between it and the one
             before.
     """
@@ -186,6 +186,8 @@ class BackupLockFreeze:
     def take(self, lock: str, position: LogCoordinates | None, ts: int) -> None:
         """A session takes a lock; the first one begins its time."""
         if lock in self.taken:
+            # Each LOCK TABLES FOR BACKUP writes its coordinates into the InnoDB header.
+            self.taken[lock] = position or self.taken[lock]
             return
         self.taken[lock] = position
         if lock in _OF_GROUPS:
@@ -310,7 +312,7 @@ class BackupLockFreeze:
 
     @property
     def tables_locked_at(self) -> LogCoordinates | None:
-        """End of the binary log when the table lock was taken, None when that is not known."""
+        """End of the binary log when the table lock was taken last, None if that is not known."""
         return self.taken.get("tables")
 
     def row(self, state: ServerState, requested_at: int | None, collection_id: str) -> None:

@@ -163,6 +163,18 @@ def trx_sys_coords_fresh_under_lock(breaks: bool) -> Journal:
     return journal
 
 
+@case()
+def trx_sys_coords_fresh_under_lock__second(breaks: bool) -> Journal:
+    """Each LOCK TABLES FOR BACKUP writes its coordinates, also where a session holds the lock."""
+    journal = lock(source(have_backup_safe_binlog_info=True), "tables")
+    first = journal.binlog.end
+    journal.groups(1)
+    journal.record("backup_lock", step="lock", lock="tables", session="9")
+    end = first if breaks else journal.binlog.end
+    journal.row(trx_sys={"binary_log_file": "binlog.000001", "binary_log_position": end})
+    return journal
+
+
 @case("backup_coordinates_match_data")
 def trx_sys_coords_fresh_under_lock__backup(breaks: bool) -> Journal:
     journal = source(have_backup_safe_binlog_info=True)
