@@ -399,6 +399,7 @@ def redo_evidence(row: Row, grown: tuple[GtidSet, GtidSet] | None) -> RedoEviden
         has_other_engines=state.has_other_engines,
         redo_was_disabled=history.redo_was_disabled or row.server.redo_is_disabled,
         commits=_commits(row.binlog, *grown) if grown is not None and is_still else None,
+        has_anonymous=is_still and any(number < 0 for number, _ in row.binlog.xid_groups),
     )
 
 

@@ -30,6 +30,12 @@ OTHER_ENGINES = reason("other_engines", "commits may be of another storage engin
 REDO_DISABLED = reason(
     "redo_disabled", "the redo log was disabled: commits wrote no redo", Lack.SETTING
 )
+COMMITS_ANONYMOUS = reason(
+    "commits_anonymous",
+    "groups without GTIDs were logged since the previous row, and the LSN stayed: whether InnoDB"
+    " has committed any of them is not known",
+    Lack.SETTING,
+)
 COMMITS_UNKNOWN = reason("commits_unknown", "two accepted executed sets are needed", Lack.NEXT_ROW)
 
 
@@ -51,6 +57,8 @@ class RedoEvidence:
         redo_was_disabled: Whether changes wrote no redo at some time since the row before.
         commits: GTIDs that InnoDB committed between the two rows; None: the executed set of one of
             them is not known.
+        has_anonymous: Whether groups without GTIDs were logged between them, which InnoDB may have
+            committed or not.
     """
 
     lsn: int | None
@@ -62,6 +70,7 @@ class RedoEvidence:
     has_other_engines: bool = False
     redo_was_disabled: bool = False
     commits: Sequence[str] | None = None
+    has_anonymous: bool = False
 
     scope: ClassVar = "instance"
 
@@ -329,8 +338,8 @@ def lsn_monotone(e: RedoEvidence) -> RowAnswer:
     ),
     undecided_when=(
         "the row has no readable LSN, there is no accepted earlier row, or the LSN is"
-        " still and the executed set of one of the two rows was not accepted, another engine"
-        " (MyRocks) keeps logs of its own, or the redo log is disabled"
+        " still and the executed set of one of the two rows was not accepted, what was logged has"
+        " no GTIDs, another engine (MyRocks) keeps logs of its own, or the redo log is disabled"
     ),
     sources=("WL#9211, Design Summary: Clone GTID", "MySQL manual: Redo Log"),
     remedy=(
@@ -365,5 +374,5 @@ def lsn_grows_with_commits(e: RedoEvidence) -> RowAnswer:
     if e.commits is None:
         return Undecided(COMMITS_UNKNOWN)
     if not e.commits:
-        return HOLDS
+        return Undecided(COMMITS_ANONYMOUS) if e.has_anonymous else HOLDS
     return Broken("stayed", witness=e.commits[0], gtid=e.commits[0], lsn=e.lsn)

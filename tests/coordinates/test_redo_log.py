@@ -21,7 +21,7 @@ from tallystick.coordinates.logs import log_reader, redo_log
 from tallystick.coordinates.rules import redo_positions
 from tallystick.coordinates.values.errors import BlockError
 from tallystick.coordinates.values.innodb import advance_lsn, last_block
-from tests.support.journals import Journal, audit
+from tests.support.journals import UUID_A, Journal, audit
 from tests.support.rule_cases import CASES, innodb
 from tests.support.rule_cases_of_redo_log import CAPACITY as FILES
 from tests.support.rule_cases_of_redo_log import (
@@ -214,6 +214,24 @@ def test_commits_without_redo_while_the_redo_log_is_disabled():
     row = journal.row()
     row["row"]["STORAGE_ENGINES"]["InnoDB"] = {"LSN": LSN, "LSN_checkpoint": LSN}
     assert ["lsn_grows_with_commits"] == audit(journal).broken
+
+
+@pytest.mark.parametrize(
+    ("form", "grows", "reason"),
+    [("rows", 0, "commits_anonymous"), ("rows", 1, ""), ("myisam", 0, "")],
+)
+def test_without_gtids_nothing_shows_what_innodb_has_committed(
+    form: str, grows: int, reason: str
+) -> None:
+    """A group is logged before it is committed, and no set tells when that was."""
+    journal = Journal("a", UUID_A, 1, gtid_mode="OFF").begin()
+    first = innodb(journal.row())
+    journal.binlog.group(None, form)
+    innodb(journal.row()).update(first, LSN=first["LSN"] + grows)
+    result = audit(journal)
+    assert result.broken == []
+    reasons = {one.rule: one.reason for one in result.cuts[-1].undecided}
+    assert reasons.get("lsn_grows_with_commits", "") == reason
 
 
 def test_without_redo_events_only_their_rules_are_undecided():
