@@ -164,7 +164,8 @@ NO_PROGRESS_WHILE_LOCKED = register(
         claim=(
             "Between the last lock and the first unlock of a collection nothing is logged or"
             " executed, no channel is changed and no receiver flushes its positions; the log of a"
-            " locked engine stands still, and so does what a collection that fails has locked."
+            " locked engine stands still, and so does, after the first unlock or an error, what is"
+            " still locked."
         ),
         why=(
             "Each of these acts needs a lock that the collection holds: LOCK_log, the lock of the"
@@ -193,7 +194,7 @@ NO_PROGRESS_WHILE_LOCKED = register(
             ),
             **{
                 code: Case(
-                    f"{what} between the last lock and the first unlock of the collection.",
+                    f"{what} while the collection held a lock that stops it.",
                     what,
                     "steps of the collection",
                     "no log event, no executed GTID, no channel administration, no flush",
@@ -286,8 +287,8 @@ class _Round:
     entered_at: int
     held: list[str] = field(default_factory=list)
     is_frozen: bool = False
-    has_failed: bool = False
-    """Whether an error has come, and nothing is unlocked yet."""
+    locks_no_more: bool = False
+    """Whether an error has come, or something was unlocked: each lock stops what it alone stops."""
     moved: tuple[str, dict[str, str]] | None = None
     """Case and values of the progress since the last lock."""
     lsns: dict[str, int] = field(default_factory=dict)
@@ -397,7 +398,7 @@ class CollectionProtocol:
 
     def _fail(self, round_: _Round) -> None:
         """No other lock is taken: what is locked by now stands still until it is released."""
-        round_.has_failed = True
+        round_.locks_no_more = True
         if round_.moved is not None and _STOPPED_BY.get(round_.moved[0]) in round_.held:
             self._report_progress(round_, *round_.moved)
 
@@ -410,7 +411,7 @@ class CollectionProtocol:
         if resource == _PLUGINS:
             # Released as soon as the engines are listed, before anything is frozen.
             return
-        round_.is_frozen = round_.has_failed = False
+        round_.is_frozen, round_.locks_no_more = False, True
         round_.moved = None
         held = list(round_.held)
         if resource in (COLLECT_LOCK, CHANNEL_MAP) and set(held) - {COLLECT_LOCK}:
@@ -438,12 +439,14 @@ class CollectionProtocol:
     def progress(self, case: str, **values: str) -> None:
         """Something moved; between the last lock and the first unlock nothing may.
 
+        After that, or an error, each lock that is still held stops what it alone stops.
+
         Args:
             case: What it was, of ``PROGRESS``.
             values: What its words name.
         """
         for round_ in self._rounds:
-            is_stopped = round_.has_failed and _STOPPED_BY.get(case) in round_.held
+            is_stopped = round_.locks_no_more and _STOPPED_BY.get(case) in round_.held
             if round_.is_frozen or is_stopped:
                 self._report_progress(round_, case, values)
             elif round_.held:

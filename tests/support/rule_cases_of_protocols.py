@@ -307,6 +307,14 @@ def no_progress_while_locked__after_an_error(breaks: bool) -> Journal:
 
 
 @case()
+def no_progress_while_locked__while_it_unlocks(breaks: bool) -> Journal:
+    """WL#9452 asks for no order among the logs: what is still locked stands still."""
+    first = "gtid_state" if breaks else "binlog"
+    rest = " ".join(f"-{log}" for log in LOGS if log != first)
+    return collecting(f"{LOCKS} {COLLECTS} -{first} b {rest} {RELEASES}")
+
+
+@case()
 def no_progress_while_locked__reset(breaks: bool) -> Journal:
     return moved("binlog_reset", is_locked=breaks)
 
