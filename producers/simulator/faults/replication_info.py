@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
@@ -187,9 +188,10 @@ class GroupLeftOutAfterCrash(_CrashByPosition):
         channel = self._channel
         if channel is None or not crashed or self.injected_in != instance.instance_id:
             return
-        group = next(item for item in channel.pending if isinstance(item, QueuedGroup))
-        position = (group.relay_file.name, group.end, group.source_file, group.logged.end)
-        channel[RelayLogInfo].store(channel, position)
+        waiting = (item for item in channel.pending if isinstance(item, QueuedGroup))
+        for group in islice(waiting, 1):
+            position = (group.relay_file.name, group.end, group.source_file, group.logged.end)
+            channel[RelayLogInfo].store(channel, position)
 
 
 class RelayLogCutWhileDown(ActFault):
