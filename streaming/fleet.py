@@ -45,6 +45,7 @@ from tallystick.streaming.membership import (
 )
 from tallystick.streaming.orders import PROPERTY, Orders
 from tallystick.streaming.rounds import Deadline, Round, Rounds
+from tallystick.streaming.schema import DEAD_LETTER
 from tallystick.streaming.table_sink import END_BATCH
 from tallystick.streaming.verdicts import Verdicts
 from tallystick.streaming.watch import StepReport
@@ -281,7 +282,7 @@ class FleetStep:
         known = self._homes.of.keys() | answers.members.keys()
         content.observations += leave_out_beyond(content, known, answers)
         self._enter(content)
-        reasons = [letter.reason for letter in content.dead_letters]
+        reasons = [one.reason for one in content.dead_letters if one.kind == DEAD_LETTER]
         answers.note_unreadable(reasons, now_us, self._deadline.unreadable_max)
         controls = list(answers.obey(content.controls))
         content.observations += holes(planned, content.read)

@@ -11,6 +11,7 @@ from tallystick.coordinates.rules.observations import (
     INSTANCE_BEYOND,
     INSTANCE_NOT_LISTED,
     INSTANCES_BEYOND,
+    TOO_MANY_UNREADABLE,
 )
 
 if TYPE_CHECKING:
@@ -73,20 +74,23 @@ def leave_out_beyond(
     return list(_named(beyond, answers.beyond, INSTANCE_BEYOND, is_undecided=True))
 
 
-def beyond_collection(collection_id: str, ts: int, answers: Answers) -> list[Observation]:
-    """What leaves a collection undecided as long as there are instances beyond the limit."""
-    if not answers.beyond:
-        return []
-    return [
-        Observation.of_no_record(
-            ObservationCode.INSTANCE_NOT_LISTED,
-            collection_id,
-            INSTANCES_BEYOND.code,
-            {"count": len(answers.beyond)},
-            collection_id=collection_id,
-            ts=ts,
+def unknown_members(collection_id: str, ts: int, answers: Answers) -> Iterator[Observation]:
+    """What leaves a collection undecided, as not all who should be in it are known.
+
+    As long as there are instances beyond the limit, and as long as too many messages cannot be
+    read: under a key that nothing was ever read of, nobody misses what they were.
+    """
+    doubts: list[tuple[ObservationCode, Reason, dict[str, int | str]]] = []
+    if answers.beyond:
+        count = len(answers.beyond)
+        doubts.append((ObservationCode.INSTANCE_NOT_LISTED, INSTANCES_BEYOND, {"count": count}))
+    if answers.poisoned_us is not None:
+        error = answers.poison
+        doubts.append((ObservationCode.BLOCK_UNREADABLE, TOO_MANY_UNREADABLE, {"error": error}))
+    for code, reason, data in doubts:
+        yield Observation.of_no_record(
+            code, collection_id, reason.code, data, collection_id=collection_id, ts=ts
         )
-    ]
 
 
 def name_strangers(blocks: Mapping[str, int], answers: Answers) -> list[Observation]:

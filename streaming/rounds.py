@@ -17,7 +17,7 @@ from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.results import Observation
 from tallystick.coordinates.state_codec import Bytes, encode, restore
 from tallystick.streaming.answers import ANSWER_US, Absence, Answers, Member
-from tallystick.streaming.membership import beyond_collection
+from tallystick.streaming.membership import unknown_members
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -249,7 +249,7 @@ class Rounds:
             observations.append(observation)
         if not cuts:
             observations.append(nobody_answered(name, ts))
-        observations += beyond_collection(name, ts, self.answers)
+        observations += unknown_members(name, ts, self.answers)
         yield Round(name, sorted(cuts, key=_row_order), missing, is_late=False, ts=ts)
 
     def to_bytes(self) -> bytes:

@@ -87,6 +87,12 @@ OTHERS_UNREADABLE = reason(
     " to the dead letters",
     Lack.MESSAGES,
 )
+TOO_MANY_UNREADABLE = reason(
+    "too_many_unreadable",
+    "more than unreadable_max messages of the journal's topic cannot be read, and for ten minutes"
+    " after the last of them nobody knows of whom something is missing; one of them: {error}",
+    Lack.MESSAGES,
+)
 DEAD_LETTERS_LOST = reason(
     "dead_letters_lost",
     "{count:n message} that cannot be read could not be written to the dead letters: {error}",

@@ -235,6 +235,48 @@ def test_a_report_of_the_tables_has_the_verdict_that_a_watcher_is_shown(tmp_path
     assert min(cut.ts for cut in result.cuts) < seen.ts < max(cut.ts for cut in result.cuts)
 
 
+def test_while_too_many_messages_cannot_be_read_each_collection_is_undecided(tmp_path):
+    """As the alert says that nobody knows: of whom they were, no gap need show."""
+    shown, told, absent = [], [], []
+    fleet = step(
+        tmp_path,
+        Recorder(),
+        metrics=Metrics(watchers=[SimpleNamespace(stepped=shown.append)]),
+        alert=lambda _, __, absences: absent.append(absences[""] is not None),
+    )
+    (tmp_path / TABLES).symlink_to(tmp_path / "out")
+    first, *healthy = micro_batches(5, frozenset())
+    seconds = [0, 1, 60, 300, 602, 660]
+    many = pa.concat_tables([without_a_key()] * 11)
+    for number, table in enumerate([first, many, *healthy]):
+        fleet.absorb(table, number, NOW_US + seconds[number] * 1_000_000)
+        result = read_run(tmp_path, command="", title="", begun_at=datetime.now(timezone.utc))
+        told.append(result.verdict_now)
+    assert [False, True, True, True, False, False] == absent
+    assert [report.verdict_now for report in shown] == told
+    assert [one is Verdict.UNDECIDED for one in told] == absent
+    named = [one for one in result.observations if one.reason == "too_many_unreadable"]
+    assert ["c-001", "c-002"] == [one.collection_id for one in named]
+    assert "one of them: a message without a key" in observation_text(named[0])
+
+
+@pytest.mark.parametrize("kind", [REQUEST, CONTROL])
+def test_what_is_no_request_is_no_message_of_the_journal(tmp_path, kind):
+    """It goes to the dead letters; no evidence is missing."""
+    shown, absent = [], []
+    fleet = step(
+        tmp_path,
+        Recorder(),
+        metrics=Metrics(watchers=[SimpleNamespace(stepped=shown.append)]),
+        alert=lambda _, __, absences: absent.append(absences[""]),
+    )
+    rubbish = pa.concat_tables([asked(b"rubbish", kind)] * 11)
+    for number, table in enumerate([rubbish, *micro_batches(2, frozenset())]):
+        fleet.absorb(table, number, NOW_US)
+    assert Verdict.CONSISTENT is shown[-1].verdict_now is shown[-1].verdict_period
+    assert [None] * 3 == absent
+
+
 def test_what_a_watcher_raises_is_dropped(tmp_path):
     """Showing numbers is no reason to stop the audit."""
     fleet = step(tmp_path, Recorder(), metrics=Metrics(watchers=[None]))
