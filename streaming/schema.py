@@ -86,6 +86,7 @@ CONTROL = "control"
 NOT_LISTED = "not_listed"
 READ = "read"
 CLUSTER = "cluster"
+WAITING = "waiting"
 
 AUDIT_ROWS = StructType(
     [
