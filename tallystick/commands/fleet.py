@@ -24,6 +24,7 @@ from tallystick.commands.options import (
 )
 from tallystick.errors import MisuseError
 from tallystick.names import require_known
+from tallystick.overwriting import refuse_existing
 from tallystick.process import Stop, stopping
 from tallystick.settings import Settings
 from tallystick.settings import load as load_settings
@@ -214,6 +215,8 @@ def _write_history(scenario: Scenario, output: str) -> None:
     from tallystick.coordinates.events.json_lines_writer import block_to_lines
     from tallystick.producers.simulator.assemble import simulate as simulate_history
 
+    if output != terminal.STANDARD_STREAM:
+        refuse_existing(output)
     with _with_what_the_fault_needs():
         history = simulate_history(scenario)
     lines = (line for block in history.blocks(BLOCK_RECORDS) for line in block_to_lines(block))

@@ -139,6 +139,15 @@ def test_a_journal_of_real_servers_is_not_written_over(tallystick, evidence):
     assert evidence == {path: path.read_text() for path in evidence}
 
 
+def test_a_simulated_journal_is_not_written_over_another_file(tallystick, evidence):
+    """As a journal that is tailed; whatever the file is."""
+    for target in ("journal", "link", "servers.toml"):
+        ran = tallystick("simulate", "--topology", "pair", "--output", target)
+        assert (2, "", 1) == (ran.code, ran.out, len(ran.err.splitlines()))
+        assert f"'{target}' exists and is not empty: expected a new file, or -" in ran.err
+    assert evidence == {path: path.read_text() for path in evidence}
+
+
 def test_two_outputs_do_not_share_a_file(tallystick, evidence):
     """The second one would be all that is left, also where it is called otherwise."""
     ran = tallystick("replay", "journal", "--output", "json=x", "--output", "junit=./x")
