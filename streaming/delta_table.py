@@ -24,7 +24,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from tallystick.coordinates.values.errors import one_line
 from tallystick.streaming import table_checksums
 from tallystick.streaming.errors import TableError
-from tallystick.streaming.tables import SCHEMA_VERSION, TIMESTAMP, TableKind, full_schema
+from tallystick.streaming.tables import PATH, SCHEMA_VERSION, TIMESTAMP, TableKind, full_schema
 from tallystick.streaming.to_fix import to_rebuild
 
 if TYPE_CHECKING:
@@ -241,4 +241,5 @@ def read(
             files = [str(path / name) for name in names]
             rows = dataset(files, full_schema(kind), format="parquet")
         found = rows.to_table(wanted, where)
-    return found.cast(pa.schema([full_schema(kind).field(name) for name in found.column_names]))
+    fields = [full_schema(kind).field(name) for name in found.column_names]
+    return found.cast(pa.schema(fields, {PATH: str(path)}))

@@ -18,13 +18,24 @@ from typing import Any
 import pyarrow as pa
 
 from tallystick.coordinates.audit.cut import Cut, cut_columns
-from tallystick.coordinates.results import Check, Finding, Incident, Observation, SubjectCheck
+from tallystick.coordinates.results import (
+    Check,
+    Finding,
+    Incident,
+    Observation,
+    SubjectCheck,
+    Verdict,
+)
+from tallystick.coordinates.values.errors import one_line
 from tallystick.streaming.errors import TableError
+from tallystick.streaming.to_fix import to_rebuild
 
 SCHEMA_VERSION = 4
 """Of the columns of all tables. Raise it when a column is changed: a job writes and reads tables of
 its own version only."""
 
+PATH = b"path"
+"""In what is known of rows that were read: the table's directory."""
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 _ARROW = {str: pa.string(), int: pa.int64(), bool: pa.bool_()}
 _NOT_TEXT = {"epoch": int, "sequence": int, "count": int, "is_undecided": bool}
@@ -154,8 +165,16 @@ def _cut_columns(cuts: Sequence[Cut]) -> Mapping[str, Sequence[Any]]:
     return columns | {"checks": [list(map(_check_row, cut.checks)) for cut in cuts]}
 
 
-def _cut_of(row: Mapping[str, Any]) -> Cut:
-    return Cut(**{**row, "checks": tuple(map(_check_of, row["checks"]))})
+def _cut_of(row: dict[str, Any]) -> Cut:
+    return Cut(
+        **{**_with_verdict(row), "checks": tuple(map(_check_of, row["checks"]))},
+    )
+
+
+def _with_verdict(row: dict[str, Any]) -> dict[str, Any]:
+    """A row as it is, whose verdict is one."""
+    Verdict(row["verdict"])
+    return row
 
 
 def _subject_check_columns(checks: Sequence[SubjectCheck]) -> Mapping[str, Sequence[Any]]:
@@ -218,7 +237,7 @@ VALIDATIONS = TableKind(
          "is_late": bool, "ts": int}
     ),
     _by_row(dict),
-    _of_rows(dict),
+    _of_rows(_with_verdict),
     is_detail=True,
 )  # fmt: skip
 COUNTS = (
@@ -265,9 +284,21 @@ def arrow_rows(kind: TableKind, values: list[Any]) -> pa.Table:
 
 
 def values_of(kind: TableKind, rows: pa.Table) -> list[Any]:
-    """Inverse of ``arrow_rows``."""
+    """Inverse of ``arrow_rows``.
+
+    Raises:
+        TableError: A row has what no run writes, as where files without checksums were changed.
+    """
     own = plain(rows.select(kind.schema.names))
-    return kind.of_columns({name: own[name].to_pylist() for name in own.column_names})
+    columns = {name: own[name].to_pylist() for name in own.column_names}
+    try:
+        return kind.of_columns(columns)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        path = (rows.schema.metadata or {}).get(PATH, kind.name.encode()).decode()
+        raise TableError(
+            f"{path!r} is damaged: a row has a value that no run writes: {one_line(error)}."
+            f" To fix: {to_rebuild(path)}"
+        ) from error
 
 
 def plain(rows: pa.Table) -> pa.Table:

@@ -8,10 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
+from tallystick.coordinates.audit.cut import Cut
+from tallystick.coordinates.results import Observation, ObservationCode, SubjectCheck, held
 from tallystick.streaming import table_checksums, table_reader
 from tallystick.streaming.delta_table import CHECKPOINT_COMMITS
 from tallystick.streaming.errors import TableError
@@ -132,6 +135,57 @@ def test_a_commit_that_is_not_read_any_more_is_named_before_it_gets_a_checksum(
         return
     with pytest.raises(TableError, match=rf"{commit.name}' is damaged: .* To fix: make"):
         sink.write(9, findings=FINDINGS[:1])
+
+
+VALUES = {
+    "findings": FINDINGS[:1],
+    "observations": [Observation.of_no_record(ObservationCode.JOURNAL_GAP, "here", "why")],
+    "cuts": [Cut(collection_id="c1", instance_id="a", scope="instance", ts=1)],
+    "checks": [SubjectCheck("a", None, "c1", 1, held("lsn_order"))],
+    "validations": [
+        {"collection_id": "c1", "verdict": "CONSISTENT", "reason": "", "instances": 1, "missing": 0,
+         "is_late": False, "ts": 1}
+    ],
+}  # fmt: skip
+READERS = {
+    "findings": table_reader.read_findings,
+    "observations": lambda at: table_reader.observations_of(table_reader.read_observations(at)),
+    "cuts": table_reader.read_cuts,
+    "checks": table_reader.read_checks,
+    "validations": table_reader.read_validations,
+}
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "value"),
+    [
+        ("findings", "severity", "errors"),
+        ("findings", "data", "{"),
+        ("findings", "data", None),
+        ("observations", "code", "JOURNAL"),
+        ("observations", "data", ""),
+        ("cuts", "verdict", "CONSISTENT?"),
+        ("checks", "outcome", "held"),
+        ("validations", "verdict", ""),
+    ],
+)
+def test_a_value_that_no_run_writes_is_named(tmp_path, table, column, value):
+    """In files without checksums, as of an earlier version or of whoever writes tables."""
+    directory = tmp_path / "my runs" / "audit" / "tables"
+    (directory.parent / "checkpoint").mkdir(parents=True)
+    TableSink(directory, "run").write(0, **VALUES)
+    assert len(READERS[table](directory)) == 1
+    (directory / table / table_checksums.FILE).unlink()
+    [file] = (directory / table).glob("*.parquet")
+    rows = pq.read_table(file)
+    at = rows.column_names.index(column)
+    pq.write_table(rows.set_column(at, rows.field(at), pa.array([value], pa.string())), file)
+    with pytest.raises(TableError) as refused:
+        READERS[table](directory)
+    shown = str(refused.value)
+    damage = "is damaged: a row has a value that no run writes: "
+    assert shown.startswith(f"'{directory / table}' {damage}")
+    assert shown.endswith(f". To fix: tallystick rebuild --directory '{tmp_path / 'my runs'}'")
 
 
 def test_a_directory_in_the_place_of_a_file_is_named(written, tmp_path):
