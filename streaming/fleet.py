@@ -27,6 +27,7 @@ from tallystick.coordinates.results import (
 )
 from tallystick.coordinates.rules.observations import (
     BEGINNING_LOST,
+    COMPARISONS_UNREADABLE,
     DEAD_LETTERS_LOST,
     FLEET_STATE_UNREADABLE,
 )
@@ -47,6 +48,7 @@ from tallystick.streaming.orders import PROPERTY, Orders
 from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.schema import DEAD_LETTER
 from tallystick.streaming.table_sink import END_BATCH
+from tallystick.streaming.to_fix import to_rebuild
 from tallystick.streaming.uncompared import WaitingComparisons, is_waiting
 from tallystick.streaming.verdicts import Verdicts
 from tallystick.streaming.watch import StepReport
@@ -317,13 +319,20 @@ class FleetStep:
         """What instances and clusters have shown."""
         return _Step(
             findings=content.findings,
-            observations=[*self._lost, *content.observations, *missing],
+            observations=[*self._lost, *map(self._with_command, content.observations), *missing],
             cuts=content.cuts,
             dead_letters=content.dead_letters,
             checks=content.checks,
             fleet_events=content.fleet_events,
             rounds=rounds,
         )
+
+    def _with_command(self, seen: Observation) -> Observation:
+        """An observation with the command that fixes it, which an executor cannot know."""
+        if seen.reason != COMPARISONS_UNREADABLE.code:
+            return seen
+        error = f"{seen.data['error']}. To fix: {to_rebuild(self._checkpoint.directory)}"
+        return replace(seen, data={**seen.data, "error": error})
 
     def _compare_topic(self) -> list[Observation]:
         """Name a journal topic that is another one than before."""
@@ -624,7 +633,8 @@ class FleetStep:
             # What is broken does not heal by that: the tables know the incidents.
             self._incidents = Incidents.of(self._tables.incidents(batch_id))
             code, at = ObservationCode.STATE_UNREADABLE, f"micro-batch {batch_id}"
-            why = f"{str(self._checkpoint.directory / 'fleet')!r}: {error}"
+            directory = self._checkpoint.directory / "fleet"
+            why = f"{str(directory)!r}: {error}. To fix: {to_rebuild(directory)}"
             self._lost.append(doubt(code, at, FLEET_STATE_UNREADABLE, error=why))
 
     def _save(self, batch_id: int) -> None:

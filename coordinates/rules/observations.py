@@ -141,13 +141,12 @@ SETTINGS_UNREADABLE = reason(
 )
 FLEET_STATE_UNREADABLE = reason(
     "fleet_state_unreadable",
-    "{error}. Open collections begin anew. To judge everything again: tallystick rebuild.",
+    "open collections begin anew: {error}",
     Lack.AUDIT,
 )
 COMPARISONS_UNREADABLE = reason(
     "comparisons_unreadable",
-    "{error}. Comparisons between instances begin anew. To judge everything again: tallystick"
-    " rebuild.",
+    "comparisons between instances begin anew: {error}",
     Lack.AUDIT,
 )
 BEGINNING_LOST = reason(

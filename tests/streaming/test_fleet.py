@@ -381,10 +381,21 @@ def test_what_two_buckets_report_of_no_cluster_is_kept(tmp_path):
     """Each has lost its log of comparisons; the one has the instances without a label."""
     seen = doubt(ObservationCode.STATE_UNREADABLE, "here", COMPARISONS_UNREADABLE, error="gone")
     lost = {"": FleetOutput(observations=[seen])}
+    # As in the directory of an audit, so that the command has it.
+    tmp_path = tmp_path / "my state" / "audit"
+    (tmp_path / "checkpoint").mkdir(parents=True)
     rows = [*rows_of_clusters(0, lost, 0), *rows_of_clusters(1, lost, 0)]
     fleet = step(tmp_path, Recorder())
     fleet.absorb(pa.Table.from_pylist(rows, schema=ARROW_AUDIT_ROWS), 0, NOW_US)
     assert fleet._metrics.snapshot()["states_unreadable"] == 2
+    [told] = {
+        observation_text(one)
+        for one in table_reader.observations_of(table_reader.read_observations(tmp_path / "out"))
+    }
+    assert told == (
+        "comparisons between instances begin anew: gone. To fix: tallystick rebuild --directory"
+        f" '{tmp_path.parent}'"
+    )
     ending = SimpleNamespace(finish=lambda *_, **__: Ends([], lost))
     fleet.finish([ending, ending])
     assert fleet._metrics.snapshot()["states_unreadable"] == 4
@@ -616,6 +627,7 @@ def test_a_full_micro_batch_lets_no_deadline_pass(tmp_path):
 @pytest.mark.parametrize("change", [lambda state: state[:-1], lambda _: encode(int, 1)])
 def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
     """Collections begin anew, reported once, and counted; incidents go on."""
+    tmp_path /= "audit"
     before = step(tmp_path, Recorder())
     for number, table in enumerate(BATCHES[:2]):
         before.absorb(table, number, NOW_US)
@@ -635,6 +647,9 @@ def test_a_state_that_cannot_be_read_begins_anew(tmp_path, change):
         if o.code is ObservationCode.STATE_UNREADABLE
     ]
     assert ("", "micro-batch 2", True) == (reported.instance_id, reported.at, reported.is_undecided)
+    assert observation_text(reported).endswith(
+        f". To fix: tallystick rebuild --directory {tmp_path.parent}"
+    )
     assert 1 == fleet._metrics.snapshot()["states_unreadable"]
     # What was written since does not go on from what is damaged.
     again = step(tmp_path, Recorder())
