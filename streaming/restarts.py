@@ -5,6 +5,7 @@ A query that ends leaves its checkpoint as it was, so the next one runs the same
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any, final
 
@@ -21,6 +22,12 @@ if TYPE_CHECKING:
 PAUSE_S = 1.0
 PAUSE_MAX_S = 30.0
 DRAIN_POLL_S = 0.01
+ASKED_S = 10.0
+"""So long Spark may ask one of its sources what is new; a broker that is there takes milliseconds.
+Its own attempts take most of a minute."""
+ASKED_POLL_S = 0.2
+_ASKS, _ENDED = "Getting offsets from", "Terminated"
+"""What a query's status says then, and when it ends by it."""
 PASSING_MAX = 3
 """So often in a row a process of Spark's may be lost: then the same rows may be what kills it."""
 
@@ -39,12 +46,15 @@ class Outages:
     def __init__(self, report: Callable[[str | None], None]) -> None:
         self._report = report
         self._waiting: set[str] = set()
+        self._is_guess = False
         self.count = 0
 
-    def begin(self, query: str, sentence: str) -> None:
-        """A query has ended, and will be started again."""
+    def begin(self, query: str, sentence: str, *, is_guess: bool = False) -> None:
+        """A query has ended, and will be started again; or it waits, and why is a guess."""
         if not self._waiting:
             self.count += 1
+        if not self._waiting or (self._is_guess and not is_guess):
+            self._is_guess = is_guess
             self._report(sentence)
         self._waiting.add(query)
 
@@ -64,6 +74,7 @@ class LastingQuery:
         name: Its name.
         start: Starts it from its checkpoint location.
         failure_of: What the exception that ended it means.
+        in_vain: What is so when a source does not answer it.
         outages: Learns of failures that pass.
         clock: Seconds that never fall.
     """
@@ -74,14 +85,18 @@ class LastingQuery:
         start: Callable[[], StreamingQuery],
         *,
         failure_of: Callable[[PySparkException], Failure],
+        in_vain: str,
         outages: Outages,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._start = start
         self._failure_of = failure_of
+        self._in_vain = in_vain
         self._outages = outages
         self._clock = clock
+        self._asks, self._asks_since_s, self._seen_s = "", 0.0, -math.inf
+        self._asks_in_vain = False
         self._pause_s = PAUSE_S
         self._due_s: float | None = None
         self._passed = 0
@@ -111,7 +126,25 @@ class LastingQuery:
             self._is_proven = True
             self._pause_s, self._passed = PAUSE_S, 0
             self._outages.end(self._name)
+        self._watch_sources(self._query)
         return True
+
+    def _watch_sources(self, query: StreamingQuery) -> None:
+        """A source that does not answer is known long before the query ends by it."""
+        now_s = self._clock()
+        if now_s < self._seen_s + ASKED_POLL_S:
+            return
+        self._seen_s = now_s
+        # It is another one with each source, and while there is nothing new.
+        message = query.status["message"]
+        if message != self._asks:
+            self._asks, self._asks_since_s = message, now_s
+            if self._asks_in_vain and not message.startswith(_ENDED):
+                self._asks_in_vain = False
+                self._outages.end(self._name)
+        elif message.startswith(_ASKS) and now_s > self._asks_since_s + ASKED_S:
+            self._asks_in_vain = True
+            self._outages.begin(self._name, self._in_vain, is_guess=True)
 
     def renew(self, timeout_s: float) -> None:
         """Stop it as ``drain`` does, and start it again: ``start`` may start another one now."""
@@ -141,7 +174,8 @@ class LastingQuery:
             self._query.stop()
 
     def _try(self) -> None:
-        self._is_proven = False
+        self._is_proven = self._asks_in_vain = False
+        self._asks = ""
         try:
             self._query = self._start()
         except PySparkException as error:

@@ -316,7 +316,9 @@ class AuditJob:
     def _lasting(
         self, name: str, start: Callable[[], StreamingQuery], outages: Outages
     ) -> LastingQuery:
-        return LastingQuery(name, start, failure_of=self._failure, outages=outages)
+        servers = self._settings.bootstrap_servers
+        in_vain = f"The broker at {servers!r} does not answer, or a topic is missing there."
+        return LastingQuery(name, start, failure_of=self._failure, in_vain=in_vain, outages=outages)
 
     def _failure(self, error: PySparkException) -> Failure:
         """What ended a query; what the driver's part of it raised, Spark hands on as text."""
@@ -327,8 +329,9 @@ class AuditJob:
         return failure_of(text, self._settings.bootstrap_servers, self._settings.checkpoint)
 
     def _report_outage(self, sentence: str | None) -> None:
+        was_waiting = self._metrics.snapshot()["is_waiting"]
         self._metrics.set(is_waiting=sentence is not None)
-        if sentence is not None:
+        if sentence is not None and not was_waiting:
             self._metrics.count(outages=1)
         self._metrics.notify(lambda watcher: watcher.waits(sentence))
 

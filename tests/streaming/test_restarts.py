@@ -10,7 +10,14 @@ from pyspark.errors import StreamingQueryException
 from tallystick.streaming import restarts
 from tallystick.streaming.errors import QueryError
 from tallystick.streaming.failures import failure_of
-from tallystick.streaming.restarts import PASSING_MAX, PAUSE_MAX_S, LastingQuery, Outages, drain
+from tallystick.streaming.restarts import (
+    ASKED_S,
+    PASSING_MAX,
+    PAUSE_MAX_S,
+    LastingQuery,
+    Outages,
+    drain,
+)
 
 AWAY = "org.apache.kafka.common.errors.TimeoutException: Timed out"
 WORKER = "org.apache.spark.SparkException: Python worker exited unexpectedly"
@@ -54,6 +61,7 @@ class World:
             name,
             start,
             failure_of=lambda error: failure_of(str(error), "b:1", Path("checkpoint")),
+            in_vain="A source does not answer.",
             outages=self.outages,
             clock=lambda: self.now,
         )
@@ -82,6 +90,41 @@ def test_an_outage_is_reported_once_and_the_pauses_grow():
     world.now += 1
     query.goes_on()
     assert (10, 2) == (len(world.started), world.outages.count)
+
+
+def test_a_source_that_does_not_answer_is_known_before_the_query_ends():
+    """What it ends by is said then; sources that answer take turns, however slow they are."""
+    world = World()
+    query = world.query()
+    first = world.started[0]
+
+    def pass_s(seconds: float, *messages: str) -> None:
+        for tenth in range(round(10 * seconds)):
+            first.status["message"] = messages[tenth % len(messages)]
+            world.now += 0.1
+            assert query.goes_on()
+
+    pass_s(60, *["Getting offsets from a"] * 90, *["Getting offsets from b"] * 90)
+    pass_s(60, "Processing new data")
+    pass_s(ASKED_S, "Getting offsets from a")
+    assert [] == world.reported
+    pass_s(1, "Getting offsets from a")
+    assert ["A source does not answer."] == world.reported
+    pass_s(1, "Waiting for data to arrive")
+    assert ["A source does not answer.", None] == world.reported
+    pass_s(ASKED_S + 1, "Getting offsets from a")
+    pass_s(1, "Terminated with exception: why")
+    first.fail(AWAY)
+    assert query.goes_on()
+    assert ["A source does not answer.", "The broker at 'b:1' does not answer."] == world.reported[
+        2:
+    ]
+    assert 2 == world.outages.count
+    world.now += 1
+    assert query.goes_on()
+    world.started[1].lastProgress = {"batchId": 4}
+    assert query.goes_on()
+    assert world.reported[4:] == [None]
 
 
 def test_two_queries_have_one_outage():
@@ -241,6 +284,7 @@ def test_a_query_that_cannot_be_started_is_tried_again():
         "auditor",
         start,
         failure_of=lambda error: failure_of(str(error), "b:1", Path("checkpoint")),
+        in_vain="",
         outages=world.outages,
         clock=lambda: world.now,
     )
