@@ -104,11 +104,11 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
         return against.remember(HOLDS, standstill=now, reported=GtidSet.EMPTY)
     # With what its logs have shown the row would be an old one.
     owed = (still.owed or state.logged - still.logged) - row.has - row.seen
-    owed_ts = still.owed_ts if still.owed else state.ts
+    owed_ts = (still.owed_ts or state.ts) if owed else 0
     unread = _has_unread(row, source, state)
     unread_ts = (still.unread_ts or state.ts) if unread is True else 0
-    still = replace(still, owed=owed, owed_ts=owed_ts if owed else 0, unread_ts=unread_ts)
-    since = [moment for moment in (still.owed_ts, unread_ts) if moment]
+    still = replace(still, owed=owed, owed_ts=owed_ts, unread_ts=unread_ts)
+    since = [moment for moment in (owed_ts, unread_ts) if moment]
     waited = ts - against.uncertain_us - min(since, default=ts)
     if waited < SILENT_US_MAX or not _has_applied_all(row):
         answer = unread if isinstance(unread, Undecided) else HOLDS
@@ -116,7 +116,7 @@ def receiver_not_silent(row: ChannelRow, against: Against) -> Compared:
     file, position = row.read
     shown = {"source": source.instance_id, "file": file, "position": position, "waited": waited}
     at = f"{file}:{position}"
-    if still.owed_ts != min(since):
+    if owed_ts != min(since):
         if still.is_reported:
             return against.remember(STILL_BROKEN, standstill=still)
         end = "{}:{}".format(*_end(state))

@@ -2595,6 +2595,16 @@ class TestRelayMirrorsSource:
         output = audit(source, replica)
         assert names(output) == ["relay_mirrors_source"] * (not is_ignored)
 
+    @pytest.mark.parametrize("option", [{}, {"filtered": True}, {"ignore_server_ids": [1]}])
+    def test_a_receiver_may_ignore_what_no_row_has_shown(self, option):
+        """As far as the record of its source says so."""
+        source, replica = fleet_of_two()
+        replica.follow(source, **option)
+        replica.receive(source, (1, f"{A}:1"), (3, f"{A}:3"))
+        source.status(f"{A}:1-3")
+        reasons = [one.reason for one in audit(source, replica).observations]
+        assert reasons == ["omitted_may_be_executed"] * (not option)
+
     def test_an_omission_over_a_rotation(self):
         """Groups at the end of one file and at the head of the next count too."""
         for received, missing in (

@@ -49,6 +49,12 @@ def broken(*journals: Journal) -> list[str]:
     return [str(one.witness) for one in audit(*journals).findings if one.rule == RULE]
 
 
+def outcomes(*journals: Journal) -> list[str]:
+    """Of each row."""
+    checks = [one.check for one in audit(*journals).checks if one.check.rule == RULE]
+    return [check.outcome.name for check in checks]
+
+
 @pytest.mark.parametrize("less_us", [0, 1])
 def test_it_is_silent_after_two_minutes(less_us):
     assert broken(*silent(TWO_MINUTES_US - less_us)) == [f"{A}:4-5"] * (not less_us)
@@ -98,7 +104,7 @@ def test_what_the_source_had_then_may_be_forgotten(monkeypatch):
 )
 def test_what_shows_that_it_is_not(changes):
     """It received something, waits for space, is not connected; or the replica has all."""
-    assert broken(*silent(**changes)) == []
+    assert outcomes(*silent(**changes)) == ["HOLDS"] * 3
 
 
 def test_what_was_left_behind_before_is_not_owed():
@@ -125,6 +131,18 @@ def test_a_row_that_the_replicas_logs_have_passed_is_an_old_one(log):
     assert broken(source, replica) == []
 
 
+def test_what_comes_later_has_two_minutes_of_its_own():
+    """And what came from elsewhere meanwhile makes no other finding of the rest."""
+    source, replica = silent(TWO_MINUTES_US - SECOND_US)
+    source.log(f"{A}:6")
+    replica.clock.advance(SECOND_US)
+    row(source, replica, 3)
+    assert broken(source, replica) == [f"{A}:4-5"]
+    row(source, replica, 3, executed=f"{A}:1-4")
+    assert broken(source, replica) == [f"{A}:4-5"]
+    assert outcomes(source, replica)[-1] == "BROKEN"
+
+
 def test_another_log_of_the_source_begins_anew():
     source, replica = fleet_of_two()
     row(source, replica, 3)
@@ -143,10 +161,7 @@ def test_it_is_found_once_and_stays():
         replica.clock.advance(SECOND_US)
         row(source, replica, received)
         assert len(broken(source, replica)) == found
-    outcomes = [
-        one.check.outcome for one in audit(source, replica).checks if one.check.rule == RULE
-    ]
-    assert [outcome.name for outcome in outcomes] == ["HOLDS"] * 2 + ["BROKEN"] * 2 + ["HOLDS"]
+    assert outcomes(source, replica) == ["HOLDS"] * 2 + ["BROKEN"] * 2 + ["HOLDS"]
     source.log(f"{A}:6")
     row(source, replica, 5)
     replica.clock.advance(TWO_MINUTES_US)
@@ -174,16 +189,21 @@ def row_without_gtids(source: Journal, replica: Journal, up_to: int, **changes: 
 
 
 def silent_without_gtids(
-    waits_us: int = TWO_MINUTES_US, *, logged: tuple[str, ...] = ("", ""), **changes: Any
+    waits_us: int = TWO_MINUTES_US,
+    *,
+    logged: tuple[str, ...] = ("", ""),
+    always: dict[str, Any] | None = None,
+    **changes: Any,
 ) -> tuple[Journal, Journal]:
-    """As ``silent``, where the source logs groups without GTIDs."""
-    source, replica = fleet_of_two(groups=0, auto_position=False)
+    """As ``silent``, where the source logs groups without GTIDs; all rows show what is always."""
+    always = always or {}
+    source, replica = fleet_of_two(groups=0, auto_position=always.get("auto_position", False))
     source.log("", "", "")
-    row_without_gtids(source, replica, 3)
+    row_without_gtids(source, replica, 3, **always)
     source.log(*logged)
-    row_without_gtids(source, replica, 3)
+    row_without_gtids(source, replica, 3, **always)
     replica.clock.advance(waits_us - 1)
-    row_without_gtids(source, replica, 3, **changes)
+    row_without_gtids(source, replica, 3, **always | changes)
     return source, replica
 
 
@@ -196,17 +216,69 @@ def test_it_is_silent_without_gtids(less_us):
     ] * (not less_us)
 
 
-def test_it_is_silent_behind_the_end_of_a_file():
-    """What follows is in the source's next file."""
+@pytest.mark.parametrize("read", [("s-bin.000001", end_of(3)), ("s-bin.000002", 4)])
+@pytest.mark.parametrize("logged", [(), ("",)])
+def test_it_is_silent_behind_the_end_of_a_file(read, logged):
+    """What follows is in the source's next file, as far as there is something."""
+    places = (f"{what}_source_log" for what in ("read", "exec"))
+    shown = {
+        f"{place}_{name}": value
+        for place in places
+        for name, value in zip(("file", "pos"), read, strict=True)
+    }
     source, replica = fleet_of_two(groups=0, auto_position=False)
     source.log("", "", "")
-    row_without_gtids(source, replica, 3)
     source.rotate("")
+    row_without_gtids(source, replica, 3, **shown)
+    source.log(*logged)
+    row_without_gtids(source, replica, 3, **shown)
+    replica.clock.advance(TWO_MINUTES_US)
+    row_without_gtids(source, replica, 3, **shown)
+    assert broken(source, replica) == [f"s-bin.000002:{end_of(1)}"] * len(logged)
+    assert outcomes(source, replica)[-1] == ("BROKEN" if logged else "HOLDS")
+
+
+def test_groups_without_gtids_behind_some_with_gtids_are_missed():
+    """As where gtid_mode has gone from ON to ON_PERMISSIVE."""
+    source, replica = fleet_of_two(auto_position=False)
+    at = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(3)}
+    row(source, replica, 3, auto_position=False, **at)
     source.log("")
+    row(source, replica, 3, auto_position=False, **at)
+    replica.clock.advance(TWO_MINUTES_US)
+    row(source, replica, 3, auto_position=False, **at)
+    assert broken(source, replica) == [f"s-bin.000001:{end_of(4)}"]
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "case"),
+    [("", f"{A}:1", "silent_without_gtids"), (f"{A}:1", "", "silent")],
+)
+def test_what_is_missed_first_counts(first, then, case):
+    """Where a source has groups of both kinds."""
+    source, replica = silent_without_gtids(TWO_MINUTES_US - SECOND_US, logged=(first,))
+    source.log(then)
+    replica.clock.advance(SECOND_US)
+    row_without_gtids(source, replica, 3)
+    assert [one.case for one in audit(source, replica).findings] == [case]
+
+
+def test_groups_without_gtids_in_another_log_are_missed():
+    """Its receiver gets nothing of that."""
+    source, replica = silent_without_gtids(0)
+    source.reset()
+    row_without_gtids(source, replica, 3)
+    source.log("", "", "", "")
     row_without_gtids(source, replica, 3)
     replica.clock.advance(TWO_MINUTES_US)
     row_without_gtids(source, replica, 3)
-    assert broken(source, replica) == [f"s-bin.000002:{end_of(1)}"]
+    assert broken(source, replica) == [f"s-bin.000001:{end_of(4)}"]
+
+
+def test_what_was_read_may_not_be_known_in_the_sources_log():
+    files = dict.fromkeys(("read_source_log_file", "exec_source_log_file"), "other-bin.000001")
+    journals = silent_without_gtids(always=files)
+    assert outcomes(*journals) == ["HOLDS", "UNDECIDED", "UNDECIDED"]
 
 
 @pytest.mark.parametrize(
@@ -224,11 +296,14 @@ def test_it_is_silent_behind_the_end_of_a_file():
         {"retrieved": f"{A}:1"},
         {"executed": None},
         {"filtered": True},
+        {"always": {"auto_position": True}},
+        {"always": {"executes_former": True}},
+        {"logged": (f"{A}:1",), "executed": f"{A}:1"},
     ],
 )
 def test_what_shows_without_gtids_that_it_is_not(changes):
     """Also where the coordinates are nothing in the source's log."""
-    assert broken(*silent_without_gtids(**changes)) == []
+    assert outcomes(*silent_without_gtids(**changes)) == ["HOLDS"] * 3
 
 
 def test_a_relay_log_that_is_seen_to_grow_is_not_silent():
