@@ -140,11 +140,13 @@ def test_a_filter_of_which_no_record_says(column: str, stays: bool) -> None:
         ({"ignore_server_ids": [3]}, NO_FILTERS, True, True),
     ],
 )
-@pytest.mark.parametrize("is_lost", [False, True])
+@pytest.mark.parametrize("then", [None, "gap of its writer", "gap"])
 def test_what_is_known_of_a_channels_filters(
-    before, status, expected, ignores, is_lost: bool
+    before, status, expected, ignores, then: str | None
 ) -> None:
     """By its record and by the rows since then; after a gap by the rows that follow.
+
+    Who writes the journal knows where it has a gap, and goes on observing what is configured.
 
     Whether its receiver ignores servers is shown by one of the columns; else it may.
     """
@@ -153,6 +155,9 @@ def test_what_is_known_of_a_channels_filters(
     if before is not None:
         about = {"channel": "", "action": "change_source", "source_uuid": UUID_C}
         journal.record("channel", **about, **before)
+    if then == "gap of its writer":
+        journal.record("gap")
+    is_lost = then == "gap"
     lines = [json.dumps(record) for record in journal.records]
     journal.row(replica_status=journal.replica_status(**status))
     row = json.dumps(journal.records[-1])
@@ -169,7 +174,9 @@ def test_what_is_known_of_a_channels_filters(
     cuts = [cut for output in outputs for cut in output.cuts]
     assert [cut.filtered for cut in cuts if cut.scope == "channel"] == [expected]
     [shown] = [e for o in outputs for e in o.fleet_events if e.kind is FleetEventKind.STATUS]
-    assert [channel["ignores_servers"] for channel in shown.body["channels"]] == [ignores]
+    [channel] = shown.body["channels"]
+    assert channel["ignores_servers"] == ignores
+    assert channel["filtered"] == (is_lost if expected is None else expected)
 
 
 @pytest.mark.parametrize("position", [4, 2**32 + 4])

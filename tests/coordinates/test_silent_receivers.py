@@ -60,6 +60,11 @@ def test_it_is_silent_after_two_minutes(less_us):
     assert broken(*silent(TWO_MINUTES_US - less_us)) == [f"{A}:4-5"] * (not less_us)
 
 
+def test_a_receiver_is_sent_what_filters_of_the_applier_leave_out():
+    shown = {"filtered": True, "ignores_servers": False}
+    assert broken(*silent(**shown)) == [f"{A}:4-5"]
+
+
 @pytest.mark.parametrize(("took_s", "found"), [(0, [f"{A}:4-5"]), (20, [])])
 def test_a_row_may_be_as_old_as_its_request(took_s, found):
     """How long the replica has taken to answer is no part of the two minutes."""
