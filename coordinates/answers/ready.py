@@ -458,7 +458,7 @@ def _nothing_filtered(asked: _Asked) -> Said:
         if known.row is None:
             doubts.append(f"no row of {'it' if known is one else name} is known")
         for channel in known.channels:
-            if known is not one and channel.source_uuid == one.server_uuid:
+            if one.server_uuid is not None and channel.source_uuid == one.server_uuid:
                 continue  # in a ring: what comes from itself it has
             if channel.filtered:
                 return Answer.NO, f"{_named(channel)}{of} leaves changes out, or has done so"

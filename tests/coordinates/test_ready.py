@@ -168,6 +168,8 @@ def test_of_an_instance_without_a_row_nothing_is_known():
         found = ready(purpose, "replica-a1", evidence)
         assert {one.answer for one in found.checks} == {Answer.UNDECIDED}
         assert reasons(found)["evidence"] == "no row of replica-a1 is known: is silent"
+        if purpose is Purpose.FAILOVER:
+            assert reasons(found)["nothing_filtered"] == "no row of it is known"
         document = ready_document(found, evidence)
         assert document["age_s"] is None
         assert document["evidence"]["instances"]["replica-a1"] == {
@@ -392,19 +394,22 @@ def test_an_answer_says_why(name, changes, expected):
     assert expected == {check: made[check] for check in expected}
 
 
-@pytest.mark.parametrize("is_ring", [False, True])
+@pytest.mark.parametrize("uuid", ["of its source", "its own", "not known"])
 @pytest.mark.parametrize(("filtered", "answer"), [(True, Answer.NO), (None, Answer.UNDECIDED)])
-def test_what_a_source_of_it_left_out_it_lacks_too(filtered, answer, is_ring):
+def test_what_a_source_of_it_left_out_it_lacks_too(filtered, answer, uuid):
     """Not what the source leaves out of what comes from the one that is asked, as in a ring."""
     evidence = collected(HEALTHY[2])[-1]
     [first, second] = [n for n, one in evidence.instances.items() if one.channels]
     if evidence.sources_of(first) == [second]:
         first, second = second, first
     changes = {"filtered": filtered}
-    if is_ring:
+    if uuid == "not known":
+        evidence = on(evidence, second, {"server_uuid": None})
+    if uuid != "of its source":
         changes["source_uuid"] = evidence.instances[second].server_uuid
     found = ready(Purpose.FAILOVER, second, on(evidence, first, **changes))
     [one] = [one for one in found.checks if one.name == "nothing_filtered"]
+    is_ring = uuid == "its own"
     assert one.answer is (Answer.YES if is_ring else answer)
     assert (f" of {first}, which it replicates from," in one.sentence) is not is_ring
 
