@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tallystick.coordinates.results import Outcome
-from tests.support.fleet_journals import A, Journal, audit, end_of, fleet_of_two
+from tests.support.fleet_journals import A, B, Clock, Journal, audit, end_of, fleet_of_two
 
 RULE = "receiver_not_silent"
 SECOND_US = 1_000_000
@@ -86,6 +86,16 @@ def test_what_the_source_had_then_may_be_forgotten(monkeypatch):
     assert {(one.outcome, one.reason) for one in checks} == {
         (Outcome.UNDECIDED, "replica_too_far_behind")
     }
+
+
+def test_a_source_that_is_seen_later_has_forgotten_nothing():
+    """Its journal begins after the replica's row."""
+    clock = Clock()
+    source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+    replica.boot()
+    replica.follow(source)
+    row(source, replica, 3)
+    assert outcomes(source, replica) == ["HOLDS"]
 
 
 @pytest.mark.parametrize(
@@ -315,6 +325,7 @@ def test_a_relay_log_that_is_seen_to_grow_is_not_silent():
     """A row that shows it as it was before is an old one."""
     source, replica = fleet_of_two(groups=0, auto_position=False)
     source.log("", "", "")
+    replica.receive(source, (3, ""))
     row_without_gtids(source, replica, 3)
     source.log("")
     row_without_gtids(source, replica, 3)

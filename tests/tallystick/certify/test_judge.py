@@ -378,10 +378,11 @@ def test_files_that_differ_and_doubts_of_the_tool():
 # Replicas
 
 
-def pair(*, auto_position=True, filters=(False,)):
+def pair(*, auto_position=True, filters=(False,), **shown):
     """A source, and a replica that has all but the source's last group.
 
-    Whether the channel filters is configured as `filters` has it one after the other.
+    Whether the channel filters is configured as `filters` has it one after the other; `shown` is
+    what the replica's status has beside.
     """
     source = Journal("a", UUID_A, 1).begin()
     source.groups(1).row()
@@ -396,16 +397,16 @@ def pair(*, auto_position=True, filters=(False,)):
     for events in source.binlog.groups:
         relay.copy(events)
         replica.binlog.group(events[0]["gtid"], server_id=1)
-    replica.row(
-        replica_status=replica.replica_status(Source_UUID=UUID_A, Auto_Position=int(auto_position))
-    )
+    status = {"Source_UUID": UUID_A, "Auto_Position": int(auto_position)} | shown
+    replica.row(replica_status=replica.replica_status(**status))
     source.groups(1).row()
     return source, replica, at
 
 
-def test_a_replica_position_is_one_of_its_sources_log():
-    """A boundary there, and nothing before it that the set lacks."""
-    source, replica, at = pair()
+@pytest.mark.parametrize("shown", [{}, {"Replicate_Do_DB": "a"}])
+def test_a_replica_position_is_one_of_its_sources_log(shown):
+    """A boundary there, and nothing before it that the set lacks; a filter changes nothing."""
+    source, replica, at = pair(**shown)
     gtids = f"{UUID_A}:1"
 
     def of(position, found=gtids):

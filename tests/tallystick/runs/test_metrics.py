@@ -143,23 +143,25 @@ def test_what_is_over_is_shown_no_more_and_what_is_known_is_apart():
 
 def test_nothing_is_consistent_that_nobody_has_seen_for_long():
     """As while the broker is away. What is open goes on: its alert must not resolve by that."""
-    seconds = 0.0
+    seconds = 1_000.0
     metrics = JobMetrics(25, lambda: seconds)
 
     def now() -> set[str]:
         return {key[1] for key, value in scrape(metrics).items() if key[0] == NOW and value}
 
+    metrics.stepped(replace(EMPTY, verdict_now=Verdict.CONSISTENT))
+    assert {"CONSISTENT"} == now()  # a job that goes on
     closed = Round("c", [], (), is_late=False, ts=1)
     metrics.stepped(replace(EMPTY, rounds=[closed], verdict_now=Verdict.CONSISTENT))
-    seconds = 25.0
+    seconds = 1_025.0
     assert {"CONSISTENT"} == now()
     metrics.stepped(replace(EMPTY, verdict_now=Verdict.CONSISTENT))
-    seconds = 25.1
+    seconds = 1_025.1
     assert {"UNDECIDED"} == now()
     metrics.stepped(replace(EMPTY, rounds=[closed], verdict_now=Verdict.CONSISTENT))
     assert {"CONSISTENT"} == now()
     metrics.stepped(replace(EMPTY, verdict_now=Verdict.INCONSISTENT))
-    seconds = 60.0
+    seconds = 1_060.0
     assert {"INCONSISTENT"} == now()
 
 
