@@ -444,7 +444,7 @@ def test_what_the_contract_does_not_have_is_refused(record, key, message):
 
 def test_a_line_is_known_as_cut_short_wherever_that_is():
     """Not one of which the end is there, nor what begins as no record does."""
-    body = {"channel": 'x"\\{}', "a": [{}, True, -1.5, None], "☃": {}}
+    body = {"channel": '}"\\}{', "a": [{}, True, -1.5, None], "☃": {}}
     line = json.dumps({"kind": "gap", "instance": "a", **body}, ensure_ascii=False).encode()
 
     def is_cut_short(line):

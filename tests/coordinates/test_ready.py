@@ -407,11 +407,15 @@ def test_what_a_source_of_it_left_out_it_lacks_too(filtered, answer, uuid):
         evidence = on(evidence, second, {"server_uuid": None})
     if uuid != "of its source":
         changes["source_uuid"] = evidence.instances[second].server_uuid
-    found = ready(Purpose.FAILOVER, second, on(evidence, first, **changes))
-    [one] = [one for one in found.checks if one.name == "nothing_filtered"]
-    is_ring = uuid == "its own"
-    assert one.answer is (Answer.YES if is_ring else answer)
-    assert (f" of {first}, which it replicates from," in one.sentence) is not is_ring
+    evidence, is_ring = on(evidence, first, **changes), uuid == "its own"
+    for own in (False, None):
+        found = ready(Purpose.FAILOVER, second, on(evidence, second, filtered=own))
+        [one] = [one for one in found.checks if one.name == "nothing_filtered"]
+        unread = Answer.YES if own is False else Answer.UNDECIDED
+        assert one.answer is (unread if is_ring else answer)
+        assert (f" of {first}, which it replicates from," in one.sentence) is not is_ring
+        own_doubt = f"whether {DEFAULT} leaves changes out was not read"
+        assert one.sentence.count(own_doubt) == (unread is one.answer is Answer.UNDECIDED)
 
 
 @pytest.mark.parametrize("other", ["source-a", "replica-a2"])
