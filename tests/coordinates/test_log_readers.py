@@ -143,6 +143,31 @@ def test_how_a_log_ended_before_a_gap_is_not_held_against_what_follows(end, is_s
     assert str(reader.logged.freeze()) == f"{UUID_A}:900-901"
 
 
+@pytest.mark.parametrize("read", [1, 2])
+@pytest.mark.parametrize(
+    ("connects", "goes_on", "comes_again", "found"),
+    [
+        (False, 0, (), ["group_inside_group"]),
+        (True, 0, (), []),
+        (True, 1, (), ["group_inside_group"]),
+        (True, 0, (1,), ["group_inside_group"]),
+    ],
+)
+def test_a_group_comes_again_behind_a_connection_alone(read, connects, goes_on, comes_again, found):
+    """By file and position it is lost after any event; then the group goes on, or comes again."""
+    journal, relay, more = replica()
+    group = more[0]
+    relay.copy(group[:read])
+    if connects:
+        relay.connect(position=group[read]["start"])
+    relay.copy(group[read : read + goes_on])
+    for count in (*comes_again, len(group)):
+        relay.copy(group[:count])
+    journal.row()
+    findings = audit(journal).findings
+    assert [one.case for one in findings if one.rule == "binlog_group_wellformed"] == found
+
+
 def test_a_relay_log_that_begins_anew_is_like_one_never_read():
     """RESET REPLICA: that, what was ever received, and how often it began are known; no more."""
     journal, relay, more = replica()

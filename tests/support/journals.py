@@ -259,7 +259,7 @@ class RelayLog(Log):
 
     def copy(self, events: Iterable[Record]) -> list[Record]:
         """Receive a source's events: they keep everything but their position."""
-        made = []
+        made, pending = [], None
         for event in events:
             kept = {
                 key: value
