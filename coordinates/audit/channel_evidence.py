@@ -205,15 +205,14 @@ def _is_after(
 
 
 def _read_end(relay: RelayReader, named: LogCoordinates | None) -> LogCoordinates | None:
-    """The highest source coordinates that the relay log named; the start when none yet.
+    """The highest source coordinates that the relay log named, None when none yet.
 
-    None where it is not known whether it named these: after a gap the receiver may have connected
+    Also where it is not known whether it named these: after a gap the receiver may have connected
     anew, further back than it had been.
     """
     if relay.source_base is None or relay.has_unpositioned:
         return None
-    number, end = max(relay.source_high, (1, 0))
-    read = LogCoordinates(relay.source_base, number, max(end, 0))
+    read = LogCoordinates(relay.source_base, *relay.source_high)
     is_beyond = named is not None and same_family(named, read) and named > read
     return None if relay.has_missed and is_beyond else read
 

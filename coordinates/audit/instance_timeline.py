@@ -390,7 +390,6 @@ class InstanceTimeline(SidTable):
         self.declared = GtidSet.EMPTY
         self.row_ts = None
         self.is_told = False
-        self.purged = None
 
     def miss(self, lineage: int, ts: int) -> None:
         """Events are missing; in a new lineage maybe a RESET, and whatever else a journal shows."""
