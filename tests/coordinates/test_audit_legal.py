@@ -819,6 +819,28 @@ def test_an_applier_may_be_ahead_of_a_receiver_that_connects_by_gtid_set(action:
     assert not broken & {*audit(journal).broken}
 
 
+@pytest.mark.parametrize("is_hidden", [True, False])
+def test_what_a_relay_log_has_named_before_a_gap_was_read(is_hidden: bool):
+    """The receiver connects further back; what it had read in the gap, nobody knows."""
+    journal, relay, more = replica()
+    apply(journal, relay, more[0])
+    journal.row(replica_status=journal.replica_status())
+    seen = len(journal.records)
+    if is_hidden:
+        relay.copy(more[1])
+        del journal.records[seen:]
+    journal.record("gap", channel="")
+    if is_hidden:
+        journal.binlog.group(more[1][0]["gtid"], server_id=3)
+    executed = more[is_hidden][-1]["start"] + more[is_hidden][-1]["length"]
+    relay.rotate()
+    relay.connect(position=more[0][0]["start"])
+    journal.row(replica_status=journal.replica_status(Exec_Source_Log_Pos=executed))
+    checks = [check for cut in audit(journal).cuts for check in cut.checks]
+    made = [one.outcome.name for one in checks if one.rule == "exec_source_pos_within_read"]
+    assert made == ["HOLDS", "UNDECIDED" if is_hidden else "HOLDS"]
+
+
 @pytest.mark.parametrize("rows_before", [1, 2])
 @pytest.mark.parametrize("comes_there", [True, False])
 def test_an_applier_goes_back_when_it_comes_to_a_connection(rows_before, comes_there):

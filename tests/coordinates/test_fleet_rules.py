@@ -160,22 +160,47 @@ class TestReceivedWithinSourceLogged:
         if lost:
             assert output.findings[0].collection_id == "c2"
 
-    def test_a_number_that_a_crash_freed_is_not_held_against_the_vanished_group(self):
+    @pytest.mark.parametrize("crashes", [1, 2])
+    def test_a_number_that_a_crash_freed_is_not_held_against_the_vanished_group(self, crashes):
         """Nobody had executed the group; a replica has the next one of its number earlier."""
         source, replica = fleet_of_two()
         source.status(f"{A}:1-2")
         replica.status(f"{A}:1-2", replica.says(source, f"{A}:1-2"))
-        source.boot()
-        source.end_file(end_of(2))
-        source.open_file(f"{A}:1-2")
-        source.commit_times = replica.commit_times = {f"{A}:3": 2000}
-        source.log(f"{A}:3")
-        replica.receive(source, (1, f"{A}:3"), file=2)
+        for crash in range(crashes):
+            source.boot()
+            source.end_file(end_of(0 if crash else 2))
+            source.open_file(f"{A}:1-2")
+            source.commit_times = replica.commit_times = {f"{A}:3": 2000 + crash}
+            source.log(f"{A}:3")
+        replica.receive(source, (1, f"{A}:3"), file=1 + crashes)
         replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
         source.time()
         assert names(audit(source, replica)) == []
         source.status(f"{A}:1-3")
         assert names(audit(source, replica)) == []
+
+    @pytest.mark.parametrize("has_row", [False, True])
+    def test_in_a_gap_the_source_may_have_executed_what_it_has_not_logged(self, has_row):
+        """RESET and an assigned gtid_purged may be in it: only a row tells."""
+        source, replica = fleet_of_two()
+        source.gap()
+        source.file = 0
+        source.open_file()
+        source.log(f"{A}:4")
+        replica.status(f"{A}:1-4,{C}:1", replica.says(source, f"{A}:4"))
+        if has_row:
+            source.status(f"{A}:1-4,{C}:1")
+        source.time()
+        output = audit(source, replica)
+        assert names(output) == []
+        doubts = {one.check.rule: one.check.reason for one in output.checks if one.check.reason}
+        unknown = {
+            "no_errant_gtids": "source_executed_unknown",
+            "purged_not_needed": "source_purged_not_shown",
+            "received_within_source_logged": "source_not_reached",
+            "server_id_unique_in_topology": "server_id_unknown",
+        }
+        assert doubts == ({} if has_row else unknown)
 
     @pytest.mark.parametrize("receives", [False, True])
     def test_a_start_that_is_told_late(self, receives):
