@@ -20,6 +20,7 @@ from tallystick.coordinates.results import (
     SubjectCheck,
     Verdict,
 )
+from tallystick.coordinates.rules.explanation import moment
 from tallystick.errors import MisuseError
 from tallystick.outputs.html import render
 from tallystick.outputs.html.timeline import draw_timeline
@@ -162,20 +163,22 @@ def tones(result) -> list[str]:
     return fleet
 
 
-def test_an_old_observation_leaves_a_long_run_undecided(tmp_path):
-    """It is not in detail any more, and is counted."""
+@pytest.mark.parametrize("ts", [START, 0])
+def test_an_old_observation_leaves_a_long_run_undecided(tmp_path, ts):
+    """It is not in detail any more, and is counted; without a time it is of the begin."""
     sink = write(tmp_path, 30)
     assert read(tmp_path, collections=5).verdict is Verdict.CONSISTENT
     seen = Observation(
         ObservationCode.JOURNAL_GAP, "a", None, "1", "why", {}, (),
-        is_undecided=True, collection_id=None, epoch=0, sequence=0, ts=START,
+        is_undecided=True, collection_id=None, epoch=0, sequence=0, ts=ts,
     )  # fmt: skip
     sink.write(30, observations=[seen, replace(seen, is_undecided=False, ts=START + 29 * MINUTE)])
     made = read(tmp_path, collections=5)
     assert (Verdict.UNDECIDED, START) == (made.verdict, made.since)
     assert (1, 2) == (len(made.observations), made.counts["observations"])
     (text,) = document_of(made)["undecided"]
-    assert text.startswith("1 observations leave checks undecided, from ")
+    begin = moment(START)
+    assert text == f"1 observations leave checks undecided, from {begin} to {begin}"
 
 
 def test_an_hour_with_one_undecided_row_is_named(tmp_path):
