@@ -126,7 +126,8 @@ class LastingQuery:
             self._is_proven = True
             self._pause_s, self._passed = PAUSE_S, 0
             self._outages.end(self._name)
-        self._watch_sources(self._query)
+        if self._is_proven:  # the first question takes long on a machine that does much else
+            self._watch_sources(self._query)
         return True
 
     def _watch_sources(self, query: StreamingQuery) -> None:

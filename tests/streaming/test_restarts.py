@@ -104,6 +104,8 @@ def test_a_source_that_does_not_answer_is_known_before_the_query_ends():
             world.now += 0.1
             assert query.goes_on()
 
+    pass_s(60, "Getting offsets from a")
+    pass_s(1, "Waiting for data to arrive")
     pass_s(60, *["Getting offsets from a"] * 90, *["Getting offsets from b"] * 90)
     pass_s(60, "Processing new data")
     pass_s(ASKED_S, "Getting offsets from a")
