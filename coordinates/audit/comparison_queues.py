@@ -38,8 +38,6 @@ class Queue:
     """Reasons for being undecided that have been reported."""
     is_fresh: bool = False
     """Whether something was added since the queue was last settled."""
-    is_made: bool = False
-    """Whether the last comparison that waits no longer was made, and not left undecided."""
 
     def surplus(self) -> int:
         """How many of the oldest comparisons there is no room for."""
@@ -49,11 +47,6 @@ class Queue:
             if kept >= WAITING_MAX or groups > GROUPS_MAX:
                 return len(self.items) - max(kept, 1)
         return 0
-
-    @property
-    def waits_unmade(self) -> bool:
-        """Whether a row waits, and nothing was compared yet or could be compared the last time."""
-        return not self.is_made and any(one.at.collection_id is not None for one in self.items)
 
     def is_reported(self, answer: Undecided | Waiting) -> bool:
         """Whether an answer's reason has been reported, with these values; from now on it has."""

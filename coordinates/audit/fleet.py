@@ -38,7 +38,7 @@ from tallystick.coordinates.audit.observer_clock import (
 from tallystick.coordinates.audit.origins import BINLOG
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
-from tallystick.coordinates.results import Check, Outcome, SubjectCheck, gravest, held
+from tallystick.coordinates.results import Check, Outcome, held
 from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
     ANOTHER_SERVER,
@@ -64,7 +64,7 @@ from tallystick.coordinates.rules.identity import (
     server_uuid_unique,
     shared_server_uuid,
 )
-from tallystick.coordinates.rules.observations import COMPARISON_WAITS, FIELD_NOT_GIVEN
+from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN
 from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided, Waiting
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT, Bytes, encode, restore
 from tallystick.coordinates.values.gtid import GtidSet
@@ -241,21 +241,6 @@ class FleetAudit:
 
     # Comparisons
 
-    def waiting(self) -> list[SubjectCheck]:
-        """The checks of rows that wait where there is no comparison yet; of no collection yet.
-
-        Where a comparison was made, what waits is its next row, in a fleet that goes on for a
-        moment.
-        """
-        found = []
-        for key in sorted((k for k, queue in self.queues.items() if queue.waits_unmade), key=str):
-            if COMPARISONS[key.comparison].leaves_undecided:
-                others = ", ".join(map(describe_source, key.sources)) or "the other instances"
-                name = COMPARISONS[key.comparison].rule.name
-                check = Check(name, Outcome.UNDECIDED, COMPARISON_WAITS.code, {"others": others})
-                found.append(SubjectCheck(key.instance_id, key.channel, "", 0, check))
-        return gravest(found)
-
     def enqueue(
         self, instance_id: str, channel: str | None, sources: tuple[str, ...], item: Evidence
     ) -> None:
@@ -431,15 +416,13 @@ class FleetAudit:
     def _report(self, key: QueueKey, queue: Queue, item: Evidence, answer: Settled) -> None:
         comparison, subject = COMPARISONS[key.comparison], _subject(key, item)
         rule = comparison.rule
-        is_left = isinstance(answer, Undecided) and comparison.is_left_by(answer)
-        queue.is_made = not is_left
         for broken in (answer,) if isinstance(answer, Broken) else _several(answer):
             self._broken(rule, broken, subject)
         if isinstance(answer, StillBroken):
             self.collector.check(subject, Check(rule.name, Outcome.BROKEN))
         elif comparison.leaves_undecided and isinstance(answer, Holds):
             self.collector.check(subject, held(rule.name))
-        elif isinstance(answer, Undecided) and is_left:
+        elif isinstance(answer, Undecided) and comparison.is_left_by(answer):
             self._leave_undecided(key, item, answer)
             if not queue.is_reported(answer):
                 self.collector.undecided(rule, answer, subject, _sources(key))
@@ -470,7 +453,6 @@ class FleetAudit:
                     open_.append((item, answer))
         if not open_:
             return
-        queue.is_made = False
         for item, answer in open_:
             self._leave_undecided(key, item, answer)
         first, answer = open_[0]
