@@ -29,7 +29,6 @@ from great_expectations.core.run_identifier import RunIdentifier
 from tallystick.coordinates.audit.collection_checks import is_optional
 from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Severity, Verdict
-from tallystick.coordinates.rules.observations import COMPARISON_WAITS
 from tallystick.expectations.judgement import JudgedRow, Outcome, Tally
 from tallystick.expectations.judges import forget
 from tallystick.expectations.neutral import neutralise, restore
@@ -223,14 +222,8 @@ def _verdict(results: Iterable[ExpectationResult], cuts: Sequence[Cut]) -> Verdi
 
     Rules that apply to no row do not count; if no rule held anywhere, nothing is known.
     """
-    # A row with an undecided check is undecided: these are all, or some other is. What waits is
-    # decided later, and then judged with the next collection.
-    optional = Counter(
-        c.rule
-        for cut in cuts
-        for c in cut.undecided
-        if c.reason == COMPARISON_WAITS.code or is_optional(c, cut.verdict)
-    )
+    # A row with an undecided check is undecided: these are all, or some other is.
+    optional = Counter(c.rule for cut in cuts for c in cut.undecided if is_optional(c, cut.verdict))
     outcomes = {
         result.outcome
         for result in results

@@ -19,7 +19,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tallystick.coordinates.audit.finding_collector import FleetOutput
 from tallystick.coordinates.events._message_headers import headers_of_json
-from tallystick.coordinates.results import SubjectCheck
 from tallystick.coordinates.state_codec import encode
 from tallystick.coordinates.values.json_bytes import to_json
 from tallystick.streaming.bucket import Bucket, Judging, Numbers
@@ -44,7 +43,6 @@ from tallystick.streaming.schema import (
     READ,
     RESULT,
     VERSION_NAME,
-    WAITING,
 )
 
 if TYPE_CHECKING:
@@ -122,7 +120,6 @@ class BlockAuditor(StatefulProcessor):
         results, outputs = held.step(messages, orders, self._store, self._fleet)
         found += rows_of_results(results)
         found += rows_of_clusters(bucket, outputs, held.fleet_bytes)
-        found += rows_of_waiting(bucket, held.waiting)
         # Objects, so that a missing integer stays missing and makes its column no floats.
         columns = {name: [row[name] for row in found] for name in AUDIT_ROWS.names}
         return pd.DataFrame(columns, dtype=object)
@@ -258,21 +255,6 @@ def rows_of_clusters(
             "partition": bucket,
         }
         for cluster, output in outputs.items()
-    ]
-
-
-def rows_of_waiting(bucket: int, waiting: Mapping[str, list[SubjectCheck]]) -> list[dict[str, Any]]:
-    """What waits to be compared, by cluster, as rows of ``schema.AUDIT_ROWS``."""
-    return [
-        _EMPTY_ROW
-        | {
-            "kind": WAITING,
-            "cluster": cluster,
-            "instance_id": "",
-            "document": encode(list[SubjectCheck], of_cluster),
-            "partition": bucket,
-        }
-        for cluster, of_cluster in waiting.items()
     ]
 
 

@@ -25,7 +25,7 @@ from tallystick.coordinates.events.incident_control import (
     IncidentControlError,
     parse_control,
 )
-from tallystick.coordinates.results import Finding, Observation, ObservationCode, SubjectCheck
+from tallystick.coordinates.results import Finding, Observation, ObservationCode
 from tallystick.coordinates.rules.observations import (
     MESSAGE_UNREADABLE,
     MESSAGES_UNREADABLE,
@@ -46,7 +46,6 @@ from tallystick.streaming.schema import (
     READ,
     REQUEST,
     RESULT,
-    WAITING,
     decode_document,
 )
 from tallystick.streaming.sinks import DeadLetterRow
@@ -57,6 +56,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from tallystick.coordinates.audit.cut import Cut
+    from tallystick.coordinates.results import SubjectCheck
 
 
 UNKNOWN_KEYS_MAX = 20
@@ -75,8 +75,6 @@ class BatchContent:
     cuts: list[Cut] = field(default_factory=list)
     checks: list[SubjectCheck] = field(default_factory=list)
     """Of rules between instances."""
-    waiting: dict[tuple[str, int], list[SubjectCheck]] = field(default_factory=dict)
-    """What waits to be compared, by cluster and bucket, where it has changed."""
     fleet_events: list[FleetEvent] = field(default_factory=list)
     """Those that membership and incidents follow from."""
     journals: list[JournalKey] = field(default_factory=list)
@@ -121,17 +119,6 @@ class BatchContent:
         if row["offset"] >= 0:
             self.journals.append(JournalKey(row["cluster"], name))
 
-    def add_order(self, row: Mapping[str, Any]) -> None:
-        """Append a message of the collect or the control topic."""
-        try:
-            if row["kind"] == CONTROL:
-                self.controls.append(parse_control(row["value"]))
-            elif parse_claim(row["value"]) is None:
-                self.requests.append(parse_request(row["value"]))
-        except (CollectRequestError, IncidentControlError) as error:
-            topic = "control" if row["kind"] == CONTROL else "collect"
-            self.dead_letters.append(_dead_letter(row, f"{topic} topic: {error}"))
-
     def add_cluster(self, output: FleetOutput) -> None:
         """Append what comparing the instances of a cluster has brought."""
         self.findings += output.findings
@@ -151,7 +138,6 @@ class BatchContent:
         self.observations = list(filter(is_kept, self.observations))
         self.cuts = list(filter(is_kept, self.cuts))
         self.checks = list(filter(is_kept, self.checks))
-        self.waiting = {name: list(filter(is_kept, of)) for name, of in self.waiting.items()}
         self.fleet_events = list(filter(is_kept, self.fleet_events))
 
 
@@ -168,8 +154,18 @@ def sort_out(table: pa.Table) -> BatchContent:
     rows = [one for row in table.to_pylist() for one in _results_of(row)]
     rows.sort(key=lambda row: (row["instance_id"], row["partition"] or 0, row["offset"] or 0))
     for row in rows:
-        if row["kind"] in (REQUEST, CONTROL):
-            content.add_order(row)
+        if row["kind"] == REQUEST:
+            if parse_claim(row["value"]) is not None:
+                continue
+            try:
+                content.requests.append(parse_request(row["value"]))
+            except CollectRequestError as error:
+                content.dead_letters.append(_dead_letter(row, f"collect topic: {error}"))
+        elif row["kind"] == CONTROL:
+            try:
+                content.controls.append(parse_control(row["value"]))
+            except IncidentControlError as error:
+                content.dead_letters.append(_dead_letter(row, f"control topic: {error}"))
         elif row["kind"] == READ:
             read = content.read.get(row["partition"], Read(row["offset"], 0))
             content.read[row["partition"]] = Read(
@@ -184,9 +180,6 @@ def sort_out(table: pa.Table) -> BatchContent:
             key = row["cluster"], row["partition"]
             output = decode(FleetOutput, row["document"], "the comparisons")
             clusters.append((key, output))
-        elif row["kind"] == WAITING:
-            told = decode(list[SubjectCheck], row["document"], "the comparisons")
-            content.waiting[row["cluster"], row["partition"]] = told
         elif row["kind"] == DEAD_LETTER:
             letter = _dead_letter(row, row["reason"])
             content.dead_letters.append(letter)
@@ -238,7 +231,7 @@ def _under_no_instance(
     return found
 
 
-def _dead_letter(row: Mapping[str, Any], reason: str) -> DeadLetterRow:
+def _dead_letter(row: dict[str, Any], reason: str) -> DeadLetterRow:
     return DeadLetterRow(
         instance_id=row["instance_id"],
         reason=reason,

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from tallystick.coordinates.audit.finding_collector import FleetOutput
-    from tallystick.coordinates.results import SubjectCheck
     from tallystick.streaming.audit_log import Entry, Store
     from tallystick.streaming.fleet_log import FleetStore
     from tallystick.streaming.instance_step import BlockRow, JournalKey, KeyResult
@@ -83,11 +82,6 @@ class Bucket:
     def fleet_bytes(self) -> int:
         """The size of what the clusters' audits are made from."""
         return self._fleets.kept_bytes
-
-    @property
-    def waiting(self) -> dict[str, list[SubjectCheck]]:
-        """What waits to be compared in clusters where the last step has changed it."""
-        return self._fleets.waiting
 
     def step(
         self,

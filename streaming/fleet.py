@@ -49,7 +49,6 @@ from tallystick.streaming.rounds import Deadline, Round, Rounds
 from tallystick.streaming.schema import DEAD_LETTER
 from tallystick.streaming.table_sink import END_BATCH
 from tallystick.streaming.to_fix import to_rebuild
-from tallystick.streaming.uncompared import WaitingComparisons, is_waiting
 from tallystick.streaming.verdicts import Verdicts
 from tallystick.streaming.watch import StepReport
 
@@ -192,7 +191,6 @@ class FleetStep:
         self._checks = CollectionChecks(self._disabled)
         self._incidents = Incidents()
         self._verdicts = Verdicts()
-        self._waiting = WaitingComparisons()
         self._topic = JournalTopic()
         self._is_topic_compared = False
 
@@ -283,7 +281,6 @@ class FleetStep:
             answers.retire(name, ts)
             self._forget(name)
         leave_out_retired(content, answers)
-        self._waiting.absorb(content.waiting)
         known = self._homes.of.keys() | answers.members.keys()
         content.observations += leave_out_beyond(content, known, answers)
         self._enter(content)
@@ -381,7 +378,6 @@ class FleetStep:
         """An instance is no member of the fleet any more."""
         self._homes.forget(instance_id)
         self._checks.retire(instance_id)
-        self._waiting.retire(instance_id)
 
     def finish(self, buckets: Iterable[Bucket] = ()) -> None:
         """The history ends here: decide what waits, or report it as undecided.
@@ -521,8 +517,7 @@ class FleetStep:
         )
         self._metrics.set(collections_open=self._rounds.open_count)
         verdicts = [Verdict(row["verdict"]) for row in validations]
-        waiting = {one.collection_id for one in of_collections if is_waiting(one.check)}
-        self._verdicts.absorb(findings, observations, rows, rounds, verdicts, waiting=waiting)
+        self._verdicts.absorb(findings, observations, rows, rounds, verdicts)
         incidents = list(self._incidents.open.values())
         report = StepReport(
             delivered_us=delivered_us,
@@ -552,30 +547,21 @@ class FleetStep:
         checks: list[SubjectCheck] = []
         last: tuple[list[Cut], list[SubjectCheck]] | None = None
 
-        if is_last:
-            self._waiting.end()
-            self._verdicts.is_newest_waiting = False
-
         def validate(closed: Round, found: list[SubjectCheck]) -> None:
             checks.extend(found)
             validations.append(self._validated(closed, rows_with_checks(closed.cuts, found)))
 
         for closed in rounds:
             if closed.cuts:
-                found = self._checks.of(closed.cuts)
-                if not closed.is_late:
-                    found = self._waiting.added_to(found, closed.collection_id, closed.ts)
-                last = closed.cuts, found
-                validate(closed, found)
+                last = closed.cuts, self._checks.of(closed.cuts)
+                validate(closed, last[1])
             else:
                 validations.append(_validation(closed, Verdict.UNDECIDED, "nobody has answered"))
         # What only holds, and later than the last collection, changes no answer to it.
         late = (one.check.outcome for one in self._checks.waiting)
-        is_changed = self._waiting.is_shown or any(one is not Outcome.HOLDS for one in late)
-        if is_last and is_changed:
+        if is_last and any(outcome is not Outcome.HOLDS for outcome in late):
             cuts, known = last or self._tables.last_collection()
-            decided = [one for one in known if not is_waiting(one.check)]
-            found = gravest([*decided, *self._checks.of(cuts, is_last=True)])
+            found = gravest([*known, *self._checks.of(cuts, is_last=True)])
             name, ts = found[0].collection_id, found[0].ts
             validate(Round(name, cuts, missing=(), is_late=True, ts=ts), found)
         return validations, checks
@@ -616,14 +602,12 @@ class FleetStep:
             homes, rest = split(rest, "the clusters")
             checks, rest = split(rest, "the checks")
             incidents, rest = split(rest, "the incidents")
-            verdicts, rest = split(rest, "the verdicts")
-            waiting, topic = split(rest, "the comparisons that wait")
+            verdicts, topic = split(rest, "the verdicts")
             self._rounds.restore(rounds)
             self._homes.restore(homes)
             self._checks.restore(checks)
             self._incidents.restore(incidents)
             self._verdicts.restore(verdicts)
-            self._waiting.restore(waiting)
             self._topic.restore(topic)
             for name in self._homes.of.keys() - self._instances if self._instances else ():
                 self._forget(name)
@@ -644,7 +628,6 @@ class FleetStep:
             self._checks,
             self._incidents,
             self._verdicts,
-            self._waiting,
             self._topic,
         )
         state = b"".join(part.to_bytes() for part in parts)

@@ -19,17 +19,16 @@ from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.audit.instance import failure_text
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.observations import COMPARISONS_UNREADABLE
-from tallystick.coordinates.state_codec import decode, encode, split
+from tallystick.coordinates.state_codec import decode, encode
 from tallystick.coordinates.values.errors import StateDamagedError, StateError
 from tallystick.streaming.audit_log import Entry, head_checksum
 from tallystick.streaming.doubts import doubt
 from tallystick.streaming.membership import INSTANCES_MAX, not_compared
-from tallystick.streaming.uncompared import Uncompared
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from tallystick.coordinates.results import Observation, SubjectCheck
+    from tallystick.coordinates.results import Observation
     from tallystick.streaming.orders import Orders
 
 LOG_BYTES_MIN = 1 << 16
@@ -86,8 +85,6 @@ class FleetLog:
 
     Attributes:
         audits: By cluster.
-        waiting: By cluster the comparisons that wait and were never made, as of ``Uncompared``,
-            where the last step has changed them.
         span: Of the log.
     """
 
@@ -111,9 +108,6 @@ class FleetLog:
 
     def _begin(self) -> None:
         self.audits: dict[str, FleetAudit] = {}
-        self.waiting: dict[str, list[SubjectCheck]] = {}
-        self._uncompared: dict[str, Uncompared] = defaultdict(Uncompared)
-        self._told: dict[str, list[SubjectCheck]] = {}
         self.span = Span()
         self._state_bytes = self._log_bytes = self._log_entries = 0
         self._lost = ""
@@ -132,17 +126,14 @@ class FleetLog:
                 )
             [cluster] = json.loads(entry.names)
             if entry.kind == _STATE:
-                audit, uncompared = split(entry.data, "the log of comparisons")
-                self.audits[cluster] = FleetAudit.from_bytes(audit, self._disabled)
-                self._uncompared[cluster].restore(uncompared)
+                self.audits[cluster] = FleetAudit.from_bytes(entry.data, self._disabled)
                 self._state_bytes += len(entry.data)
                 continue
             taken: _Taken = decode(_Taken, entry.data, "the log of comparisons")
             try:
-                output = _take(self._audit(cluster), taken)
+                _take(self._audit(cluster), taken)
             except Exception as error:
                 raise StateDamagedError(failure_text(error)) from error
-            self._uncompared[cluster].note(self.audits[cluster].queues, output)
             self._note(entry)
 
     def _audit(self, cluster: str) -> FleetAudit:
@@ -177,7 +168,6 @@ class FleetLog:
         """
         outputs = {}
         entries = []
-        self.waiting = {}
         before: dict[str, FleetAudit] | None = None
 
         def begin_again(cluster: str) -> bytes:
@@ -196,7 +186,6 @@ class FleetLog:
                 output, data = self._contained(cluster, taken, orders.at, judge, begin_again)
                 outputs[cluster] = output
                 entries.append((cluster, data))
-                self._note_waiting(cluster, output)
             if beyond:
                 outputs.setdefault(cluster, FleetOutput()).observations += beyond
         self._write(entries, outputs, orders.at, store)
@@ -231,13 +220,6 @@ class FleetLog:
             outputs[cluster], _ = self._contained(cluster, taken, orders.at, judge, begin_again)
         self._report_lost(outputs, orders.at)
         return outputs
-
-    def _note_waiting(self, cluster: str, output: FleetOutput) -> None:
-        uncompared = self._uncompared[cluster]
-        uncompared.note(self.audits[cluster].queues, output)
-        waiting = uncompared.waiting()
-        if self._told.get(cluster) != waiting:
-            self.waiting[cluster] = self._told[cluster] = waiting
 
     def _taken(
         self, cluster: str, events: Mapping[str, Sequence[FleetEvent]], orders: Orders
@@ -320,9 +302,7 @@ class FleetLog:
             store.clear()
             self.span = Span(self.span.end, self.span.end)
             entries = [
-                self._entry(
-                    _STATE, cluster, audit.to_bytes() + self._uncompared[cluster].to_bytes()
-                )
+                self._entry(_STATE, cluster, audit.to_bytes())
                 for cluster, audit in sorted(self.audits.items())
             ]
             self._state_bytes = sum(len(entry.data) for entry in entries)

@@ -86,7 +86,6 @@ CONTROL = "control"
 NOT_LISTED = "not_listed"
 READ = "read"
 CLUSTER = "cluster"
-WAITING = "waiting"
 
 AUDIT_ROWS = StructType(
     [

@@ -36,7 +36,6 @@ class Verdicts:
         newest_ts: Of the newest closed collection; None: none was ever closed. One that is older
             may be closed after it, at its deadline.
         is_newest_undecided: A row of the newest closed collection, or its validation, is UNDECIDED.
-        is_newest_waiting: Something in it has not been compared yet, and will be.
         was_doubtful: An observation since the collection before it left something undecided.
         is_doubtful: An observation since it was closed did.
         has_unread: A block could not be read, or messages were gone: they may be the end of any
@@ -47,7 +46,6 @@ class Verdicts:
     has_rows: bool = False
     newest_ts: int | None = None
     is_newest_undecided: bool = False
-    is_newest_waiting: bool = False
     was_doubtful: bool = False
     is_doubtful: bool = False
     has_unread: bool = False
@@ -59,8 +57,6 @@ class Verdicts:
         cuts: Sequence[Cut],
         rounds: Sequence[Round],
         validations: Sequence[Verdict],
-        *,
-        waiting: Collection[str] = (),
     ) -> None:
         """Take what one micro-batch brought.
 
@@ -70,7 +66,6 @@ class Verdicts:
             cuts: New rows, also those of answers that are missing.
             rounds: Collections that were closed.
             validations: Their verdicts.
-            waiting: The ids of those in which something waits to be compared.
         """
         doubts = [Verdict.UNDECIDED for seen in observations if seen.is_undecided]
         broken = [Verdict.INCONSISTENT] if findings else []
@@ -92,14 +87,13 @@ class Verdicts:
             self.newest_ts = newest.ts
             of_rows = [Verdict(cut.verdict) for cut in newest.cuts]
             self.is_newest_undecided = Verdict.UNDECIDED in (*of_rows, verdict)
-            self.is_newest_waiting = newest.collection_id in waiting
             self.was_doubtful, self.is_doubtful = self.is_doubtful, False
 
     @property
     def period(self) -> Verdict:
         """Of everything since the beginning."""
-        is_open = self.is_newest_waiting or not self.has_rows
-        return Verdict.merge((self.gravest, *[Verdict.UNDECIDED] * is_open))
+        is_known = self.has_rows or self.gravest is Verdict.INCONSISTENT
+        return self.gravest if is_known else Verdict.UNDECIDED
 
     def now(self, incidents: Iterable[Incident]) -> Verdict:
         """Of the incidents that nobody has acknowledged, and of the newest evidence.
@@ -110,10 +104,7 @@ class Verdicts:
         if any(one.state is IncidentState.OPEN for one in incidents):
             return Verdict.INCONSISTENT
         is_known = self.newest_ts is not None and not (
-            self.is_newest_undecided
-            or self.is_newest_waiting
-            or self.was_doubtful
-            or self.is_doubtful
+            self.is_newest_undecided or self.was_doubtful or self.is_doubtful
         )
         return Verdict.CONSISTENT if is_known else Verdict.UNDECIDED
 

@@ -337,11 +337,6 @@ DURATION_UNCONFIRMED = reason(
 
 # Runs
 
-COMPARISON_WAITS = reason(
-    "comparison_waits",
-    "it has not been compared yet: the journals of {others} are not known that far",
-    Lack.SOURCE_LATER,
-)
 JOURNAL_NOT_READ = reason(
     "journal_not_read", "the audit did not read the whole journal in time", Lack.AUDIT
 )

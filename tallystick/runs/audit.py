@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, final
 from tallystick import terminal
 from tallystick.alerts.metrics import AlertMetrics
 from tallystick.alerts.service import Alerts, sinks_of
-from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.explanation import fill
-from tallystick.coordinates.rules.observations import COMPARISON_WAITS, JOURNAL_NOT_READ
+from tallystick.coordinates.rules.observations import JOURNAL_NOT_READ
 from tallystick.deploy.class_archives import SPARK, with_archive
 from tallystick.deploy.jars import spark_kafka_jars
 from tallystick.deploy.preflight import check_machine
@@ -32,8 +31,6 @@ from tallystick.streaming.kafka_options import kafka_options
 from tallystick.streaming.tables import require_place
 
 if TYPE_CHECKING:
-    from tallystick.coordinates.audit.cut import Cut
-    from tallystick.expectations.validation import CollectionValidation
     from tallystick.streaming.runner import JobSettings
     from tallystick.streaming.session import SessionSettings
     from tallystick.terminal import Progress
@@ -140,7 +137,10 @@ class Audit:
             self.directory,
             title=title,
             progress=progress,
-            validated=_validated,
+            validated=lambda cuts, validation: (
+                f"collection {validation.collection_id}:"
+                f" {fill('{count:n row}', {'count': len(cuts)})}, {validation.verdict.value}"
+            ),
             keep_runs=settings.keep_runs,
             report_collections=settings.report_collections,
             alert=alerts.take,
@@ -205,14 +205,3 @@ class Audit:
             is_checkpoint_local=(settings.spark_checkpoint or "file:").startswith("file:"),
         )
         return job, session
-
-
-def _validated(cuts: list[Cut], validation: CollectionValidation) -> str:
-    """A line of progress of a collection."""
-    waiting = sum(check.reason == COMPARISON_WAITS.code for cut in cuts for check in cut.checks)
-    counts = {"rows": len(cuts), "waiting": waiting}
-    shown, template = validation.verdict, "{rows:n row}"
-    if waiting:
-        shown = Verdict.merge((shown, Verdict.UNDECIDED))
-        template += ", {waiting:n comparison} not made yet"
-    return f"collection {validation.collection_id}: {fill(template, counts)}, {shown.value}"

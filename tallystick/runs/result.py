@@ -27,7 +27,6 @@ from tallystick.coordinates.results import (
     verdict_of_run,
 )
 from tallystick.coordinates.rules.identity import instances_of
-from tallystick.coordinates.rules.observations import COMPARISON_WAITS
 from tallystick.errors import ExitCode
 from tallystick.runs.deduplicate import Deduplicated, deduplicate
 from tallystick.runs.history import History
@@ -139,9 +138,6 @@ class RunResult:
         rows = [Verdict(cut.verdict) for cut in self.cuts]
         if self.history is not None:
             rows += self.history.verdicts
-        # Of earlier collections it has been decided since, one way or the other.
-        waiting = (one.check.reason == COMPARISON_WAITS.code for one in self.newest_doubts)
-        rows += [Verdict.UNDECIDED] * any(waiting)
         return verdict_of_run(self.found, self.observations, rows, validations)
 
     @cached_property

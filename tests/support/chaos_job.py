@@ -27,7 +27,7 @@ from tallystick.coordinates.results import (
 )
 from tallystick.streaming import audit_log, fleet_log
 from tallystick.streaming.audit_log import AuditLog, Entry
-from tallystick.streaming.auditor import rows_of_clusters, rows_of_results, rows_of_waiting
+from tallystick.streaming.auditor import rows_of_clusters, rows_of_results
 from tallystick.streaming.bucket import Bucket, Judging
 from tallystick.streaming.checkpoint import CheckpointLocation, Layout
 from tallystick.streaming.fleet import FleetStep
@@ -250,7 +250,6 @@ class Job:
             for _ in results:
                 self._crashes.at("judged")
             frames += rows_of_clusters(int(bucket), outputs, of.fleet_bytes)
-            frames += rows_of_waiting(int(bucket), of.waiting)
         self.disk.logs = {number - 1: before, number: after}
         self._crashes.at("states written")
         table = pa.Table.from_pylist(frames, schema=_arrow_rows())
