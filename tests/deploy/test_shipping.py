@@ -133,7 +133,9 @@ def test_the_installed_command_ignores_packages_of_the_working_directory(
 ) -> None:
     """As a program, as a module, for which Python searches it first, and as pytest's plugin."""
     programs = [[installed / "tallystick"], [installed / "python", "-m", "tallystick"]]
+    journal = workplace / "journal"
     for program in programs:
+        journal.unlink(missing_ok=True)  # simulate writes over none
         made = run(
             *(*program, "simulate", "--topology", "pair", "--seed", "1", "--output", "journal"),
             cwd=workplace,
