@@ -72,6 +72,11 @@ _FAILURES = (
         "Spark ran out of memory; raise spark_memory.",
     ),
     (
+        r"SparkContext (?:was|has been) shut ?down",
+        Kind.PERSON,
+        "Spark's JVM was stopped (spark.log). What was read is kept; start the job again.",
+    ),
+    (
         r"TopicAuthorizationException: Not authorized to access topics: \[([^\]\s]{1,250})",
         Kind.PERSON,
         "This user may not do that to topic {0!r} at {broker}; grant it (docs/kafka.md).",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from py4j.protocol import Py4JError
 
 from tallystick.deploy.broker import LocalBroker
 from tallystick.deploy.class_archives import SPARK, with_archive
@@ -71,7 +72,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBroker]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """The run's Spark session, with the job's own settings: a process has one of one kind."""
-    from tallystick.streaming.session import SessionSettings, start_session, stop_session
+    from tallystick.streaming.session import SessionSettings, jvm_end, start_session, stop_session
 
     log_file = tmp_path_factory.mktemp("spark") / "spark.log"
     session = start_session(
@@ -83,7 +84,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
         )
     )
     yield session
+    # Whoever stops it makes all tests after that fail by what says nothing about them.
+    is_stopped = session.sparkContext._jsc is None or not is_running(session)
+    end = jvm_end() if is_stopped else None
     stop_session(session)
+    assert not is_stopped, f"Spark was stopped: {end}\n{log_file.read_text('utf-8')[-8_000:]}"
+
+
+def is_running(session) -> bool:
+    """Whether its JVM answers and its context was not stopped there."""
+    try:
+        return not session.sparkContext._jsc.sc().isStopped()
+    except (Py4JError, OSError):
+        return False
 
 
 @pytest.fixture(scope="session")

@@ -335,7 +335,8 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
         return Undecided(LOG_UNKNOWN_THEN)
     if not row.logs_everything:
         # Its gtid_executed is also known to lag behind the position.
-        return Undecided(PASSED_UNLOGGED, missing=fresh or before, source=source.instance_id)
+        missing = fresh | before | in_doubt
+        return Undecided(PASSED_UNLOGGED, missing=missing, source=source.instance_id)
     if not fresh and in_doubt:
         return Undecided(OWN_MAY_COMMIT, missing=in_doubt, source=source.instance_id)
     if not fresh:

@@ -1094,6 +1094,30 @@ class TestPassedIsExecuted:
         assert [one.collection_id for one in said] == ["c1", "c2"] * is_open
         assert not any(is_optional(one.check, "CONSISTENT") for one in said)
 
+    @pytest.mark.parametrize(
+        ("executed", "missing"),
+        [
+            (f"{A}:2:4", f"{A}:1:3,{B}:7"),
+            (f"{A}:3-4", f"{A}:1-2,{B}:7"),
+            (f"{A}:1-4", f"{B}:7"),  # its own: no row says whether it commits
+            (f"{A}:2:4,{B}:7", f"{A}:1:3"),
+        ],
+    )
+    def test_what_a_replica_that_logs_nothing_has_passed_is_named_as_a_whole(
+        self, executed, missing
+    ):
+        """What came before all that it has executed, and what came after it."""
+        source, replica = fleet_of_two(groups=4, auto_position=False)
+        source.log(f"{B}:7", f"{A}:5")
+        coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(6)}
+        said = replica.says(source, None, auto_position=False, **coordinates)
+        replica.status(executed, said, logs_everything=False)
+        source.status(f"{A}:1-5,{B}:7")
+        output = audit(source, replica)
+        assert names(output) == []
+        [said] = [one.check for one in output.checks if one.check.reason == "passed_unlogged"]
+        assert said.data["missing"] == missing
+
     def test_anonymous_groups_are_not_looked_up(self):
         """Among groups that have GTIDs, one of which was passed and not executed."""
         source, replica = fleet_of_two(groups=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -165,7 +166,7 @@ def drain(job: Job, number: int) -> None:
         os.killpg(job.process.pid, 0)
 
 
-def test_a_signal_drains_and_a_jvm_that_is_killed_ends_the_job_with_one_sentence(broker, tmp_path):
+def test_a_signal_drains_and_a_jvm_that_is_stopped_ends_the_job_with_one_sentence(broker, tmp_path):
     """No stack trace, no process left; each time the next job goes on with what was kept."""
     servers = broker.bootstrap_servers
     topics = make_topics(servers)
@@ -184,6 +185,14 @@ def test_a_signal_drains_and_a_jvm_that_is_killed_ends_the_job_with_one_sentence
     assert job.process.returncode == 2
     said = "Spark's JVM was killed by signal 9, as the kernel does when no memory is left. "
     assert f"{said}What was read is kept; start the job again.\n" == errors
+    with Job(tmp_path, **settings) as job:
+        job.wait_for(1)
+        os.kill(job.jvm(), signal.SIGTERM)
+        _, errors = job.process.communicate(timeout=DEADLINE_S)
+    assert job.process.returncode == 2
+    assert re.match(r"Spark's JVM (was stopped|ended with status 143)\b", errors), errors
+    assert errors.endswith(" What was read is kept; start the job again.\n")
+    assert 1 == errors.count("\n")
     more = [history("c", 4, broken=frozenset({1}))]
     produce(servers, topics["journal_topic"], more, 100)
     with Job(tmp_path, **settings) as job:

@@ -69,6 +69,16 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         ("java.io.IOException: No space left on device", Kind.PERSON, "No space is left"),
         ("java.lang.OutOfMemoryError: Java heap space", Kind.PERSON, "Spark ran out of memory"),
         (
+            "SparkException: Job 152 cancelled because SparkContext was shut down",
+            Kind.PERSON,
+            "Spark's JVM was stopped (spark.log). What was read is kept; start the job again.",
+        ),
+        (
+            "SparkContext has been shutdown",
+            Kind.PERSON,
+            "Spark's JVM was stopped (spark.log). What was read is kept; start the job again.",
+        ),
+        (
             "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",
             Kind.PASSING,
             "A Python worker of Spark's ended.",
