@@ -212,9 +212,7 @@ def _read_end(relay: RelayReader, named: LogCoordinates | None) -> LogCoordinate
     """
     if relay.source_base is None or relay.has_unpositioned:
         return None
-    # A ROTATE in a block may name any number and position: these are not checked.
-    number, end = max(relay.source_high, (1, 0))
-    read = LogCoordinates(relay.source_base, number, max(end, 0))
+    read = LogCoordinates(relay.source_base, *relay.source_high)
     is_beyond = named is not None and same_family(named, read) and named > read
     return None if relay.has_missed and is_beyond else read
 

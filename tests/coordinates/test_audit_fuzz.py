@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,9 @@ from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.producers.simulator.assemble import simulate
-from tests.support.journals import UUID_A, UUID_B, Journal
+from tests.support.journals import ARTIFICIAL, UUID_A, UUID_B, Journal
+from tests.support.rule_cases import apply, replica
+from tests.support.rule_cases_of_channels import master_info, relay_info
 
 HOSTILE: list[Any] = [
     None,
@@ -211,24 +214,40 @@ def test_an_answer_that_cannot_be_read_is_no_gap():
 
 COLUMNS = ("start", "length", "log_pos", "sid", "gno", "file", "sequence_number", "type", "flags",
            "last_committed", "transaction_length", "value", "query", "server_id")  # fmt: skip
-LEGAL = next(iter(blocks_from_lines(Journal().begin().groups(40).lines())))
+NUMBERS = (-1, 0, 1, 2, 3, 4, 15, 34, 35, 2**31 - 1, 2**32 - 1, 2**62)
 
 
-@settings(deadline=None, max_examples=200)
-@given(
-    st.lists(
-        st.tuples(
-            st.sampled_from(COLUMNS),
-            st.integers(0, len(LEGAL) - 1),
-            st.sampled_from([-1, 0, 1, 2, 3, 4, 15, 34, 35, 2**31 - 1, 2**32 - 1, 2**62]),
-        ),
-        min_size=1,
-        max_size=4,
-    )
-)
-def test_any_numbers_in_events_are_answered(changes):
+def logged() -> Journal:
+    """A source's groups."""
+    return Journal().begin().groups(40)
+
+
+def received() -> Journal:
+    """What a replica receives and executes between rows that say all there is of its channel."""
+    journal, relay, more = replica(replica_parallel_workers=0)
+    for group in more:
+        stored = {
+            "slave_relay_log_info": relay_info(relay),
+            "slave_master_info": master_info(relay),
+        }
+        journal.row(replica_status=journal.replica_status(), **stored)
+        apply(journal, relay, group)
+        relay.rotate()
+        relay.connect("binlog.000001", group[-1]["start"] + group[-1]["length"])
+    journal.row(replica_status=journal.replica_status())
+    return journal
+
+
+LEGAL = [next(iter(blocks_from_lines(each().lines()))) for each in (logged, received)]
+
+
+@settings(deadline=None, max_examples=400)
+@given(st.sampled_from(LEGAL), st.data())
+def test_any_numbers_in_events_are_answered(legal, data):
     """A block that the codec lets through gives findings or observations, never a crash."""
-    block = _changed(LEGAL, changes)
+    events = legal.columns["stream"].nonzero()[0].tolist()
+    change = st.tuples(st.sampled_from(COLUMNS), st.sampled_from(events), st.sampled_from(NUMBERS))
+    block = _changed(legal, data.draw(st.lists(change, min_size=1, max_size=4)))
     audit = InstanceAudit(block.instance_id)
     try:
         decoded = decode_block(encode_block(block))
@@ -236,6 +255,26 @@ def test_any_numbers_in_events_are_answered(changes):
         return
     assert_sound(audit.absorb(decoded))
     assert InstanceAudit.from_bytes(audit.to_bytes()).to_bytes() == audit.to_bytes()
+
+
+@pytest.mark.parametrize("value", NUMBERS)
+@pytest.mark.parametrize("number", [0, 9, 2**62])
+def test_a_relay_log_may_say_that_its_source_goes_on_anywhere(number, value):
+    """By the artificial ROTATE of a new connection, behind which the row is read."""
+    journal, relay, _ = replica(replica_parallel_workers=0)
+    stored = {"slave_relay_log_info": relay_info(relay), "slave_master_info": master_info(relay)}
+    status = journal.replica_status()
+    relay.event(
+        "ROTATE", 46, log_pos=0, flags=ARTIFICIAL, next_file="binlog.000009", next_position=4
+    )
+    journal.row(replica_status=status, **stored)
+    [block] = blocks_from_lines(journal.lines())
+    [at] = (block.columns["value"] == 4).nonzero()[0][-1:].tolist()
+    block = _changed(block, [("value", at, value)])
+    block = replace(block, texts={**block.texts, at: f"binlog.{number:06d}"})
+    output = InstanceAudit(block.instance_id).absorb(decode_block(encode_block(block)))
+    assert_sound(output)
+    assert [] == [o for o in output.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
 
 
 def _changed(block: Block, changes: list[tuple[str, int, int]]) -> Block:
