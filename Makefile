@@ -74,7 +74,7 @@ test: preflight
 		test-mysqld test-fast test-kafka-parts test-end-to-end test-spark
 
 test-fast: $(STAMP)
-	$(if $(BESIDE),nice -n 5) $(PY) -m pytest -q $(SLOWEST) -n auto --dist worksteal -m "not spark and not broker and not mysqld"
+	$(if $(BESIDE),nice -n 10) $(PY) -m pytest -q $(SLOWEST) -n auto --dist worksteal -m "not spark and not broker and not mysqld"
 
 # Importing all modules takes each process as long as some tests: a stage imports those alone that
 # name its mark. tests/conftest.py refuses a test that would be overlooked.
