@@ -75,6 +75,8 @@ class BatchContent:
     cuts: list[Cut] = field(default_factory=list)
     checks: list[SubjectCheck] = field(default_factory=list)
     """Of rules between instances."""
+    waiting: dict[str, list[SubjectCheck]] = field(default_factory=dict)
+    """What is not compared yet, by bucket and cluster."""
     fleet_events: list[FleetEvent] = field(default_factory=list)
     """Those that membership and incidents follow from."""
     journals: list[JournalKey] = field(default_factory=list)
@@ -138,6 +140,7 @@ class BatchContent:
         self.observations = list(filter(is_kept, self.observations))
         self.cuts = list(filter(is_kept, self.cuts))
         self.checks = list(filter(is_kept, self.checks))
+        self.waiting = {where: list(filter(is_kept, of)) for where, of in self.waiting.items()}
         self.fleet_events = list(filter(is_kept, self.fleet_events))
 
 
@@ -186,8 +189,9 @@ def sort_out(table: pa.Table) -> BatchContent:
         else:
             known.add(JournalKey(row["cluster"], row["instance_id"]))
             content.add_journal(row)
-    for _, output in sorted(clusters, key=itemgetter(0)):
+    for (cluster, bucket), output in sorted(clusters, key=itemgetter(0)):
         content.add_cluster(output)
+        content.waiting[f"{bucket}/{cluster}"] = output.waiting
     content.observations += _under_no_instance(content.dead_letters, known)
     return content
 

@@ -293,7 +293,12 @@ class FleetStep:
         content.observations += name_strangers(content.strangers, answers)
         starts = _newest_times(e for e in content.fleet_events if e.kind is FleetEventKind.BOOT)
         rounds, missing = self._rounds.absorb(
-            content.cuts, starts, content.requests, now_us=now_us, is_caught_up=is_caught_up
+            content.cuts,
+            starts,
+            content.requests,
+            now_us=now_us,
+            is_caught_up=is_caught_up,
+            waiting=content.waiting,
         )
         if is_caught_up:
             answers.catch_up()
@@ -553,8 +558,11 @@ class FleetStep:
 
         for closed in rounds:
             if closed.cuts:
-                last = closed.cuts, self._checks.of(closed.cuts)
-                validate(closed, last[1])
+                found = self._checks.of(closed.cuts)
+                if closed.waiting:
+                    found = gravest([*found, *closed.waiting])
+                last = closed.cuts, found
+                validate(closed, found)
             else:
                 validations.append(_validation(closed, Verdict.UNDECIDED, "nobody has answered"))
         # What only holds, and later than the last collection, changes no answer to it.

@@ -337,7 +337,10 @@ def _take(audit: FleetAudit, taken: _Taken) -> FleetOutput:
     for name in taken.retired:
         audit.retire(name)
     output = audit.absorb(taken.events)
-    return _joined(output, audit.expire(taken.expired)) if taken.expired else output
+    if taken.expired:
+        output = _joined(output, audit.expire(taken.expired))
+    output.waiting = audit.waiting()
+    return output
 
 
 def _joined(first: FleetOutput, second: FleetOutput) -> FleetOutput:

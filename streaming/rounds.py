@@ -1,9 +1,12 @@
-"""Rounds: the cuts of one collection put together, until every instance answered or a deadline.
+"""Rounds: the cuts of one collection put together, until all have answered and are compared.
 
 Pure bookkeeping, without Spark, clock or files. A collection begins with its request or with its
 first answer. Its deadline is on the job's own clock, which each step is given: no journal's time
 can close it, and none is needed. While a backlog is read, one journal may be far ahead of another
 that is still waiting in Kafka; deadlines pass only when everything that was there has been read.
+
+An answer is compared with journals of others, which are known that far some moments later. What
+nobody has compared is no evidence: such a collection is not closed before its deadline.
 """
 
 from __future__ import annotations
@@ -14,13 +17,13 @@ from typing import TYPE_CHECKING
 from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.missing_answers import missing_answer, nobody_answered
 from tallystick.coordinates.events.collect_request import CollectRequest
-from tallystick.coordinates.results import Observation
+from tallystick.coordinates.results import Observation, SubjectCheck
 from tallystick.coordinates.state_codec import Bytes, encode, restore
 from tallystick.streaming.answers import ANSWER_US, Absence, Answers, Member
 from tallystick.streaming.membership import unknown_members
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 CLOSED_KEPT = 256
 """So many closed collections are remembered, to distinguish a late answer from a new collection."""
@@ -59,6 +62,7 @@ class Round:
         missing: Those instances.
         is_late: These answers came after the deadline; the other rows were validated before.
         ts: Journal time of its last row; without one, what that would have been.
+        waiting: What was not compared by then.
     """
 
     collection_id: str
@@ -66,6 +70,7 @@ class Round:
     missing: tuple[str, ...]
     is_late: bool
     ts: int
+    waiting: tuple[SubjectCheck, ...] = ()
 
 
 @dataclass(slots=True)
@@ -97,6 +102,7 @@ class Rounds:
     _open: dict[str, _Open]
     _closed: dict[str, None]
     _ahead_us: int
+    _waiting: dict[str, list[SubjectCheck]]
 
     def __init__(self, instances: Iterable[str] = (), deadline: Deadline | None = None) -> None:
         self.answers = Answers({name: Member() for name in instances})
@@ -105,6 +111,7 @@ class Rounds:
         self._closed = {}
         # What journals are ahead of requests, for the time of a collection without answers.
         self._ahead_us = 0
+        self._waiting = {}
 
     @property
     def open_count(self) -> int:
@@ -119,8 +126,9 @@ class Rounds:
         *,
         now_us: int,
         is_caught_up: bool = True,
+        waiting: Mapping[str, list[SubjectCheck]] | None = None,
     ) -> tuple[list[Round], list[Observation]]:
-        """New cuts and requests, and who has started.
+        """New cuts and requests, who has started, and what is not compared yet.
 
         Args:
             cuts: The cuts, in any order.
@@ -128,11 +136,14 @@ class Rounds:
             requests: Collections that were asked for, in any order.
             now_us: The job's clock.
             is_caught_up: No backlog is left, so what has not come yet is late.
+            waiting: What is not compared yet, by who compares it, where that has changed.
 
         Returns:
             The rounds that are now complete or past the deadline, oldest first, and an observation
             for each answer that is missing.
         """
+        self._waiting |= waiting or {}
+        self._waiting = {where: checks for where, checks in self._waiting.items() if checks}
         for name, ts in starts.items():
             self.answers.start(name, ts)
         for request in requests:
@@ -155,10 +166,11 @@ class Rounds:
             for name, rows in late.items()
         ]
         observations: list[Observation] = []
+        waits = self._waiting_by_collection()
         for name, opened in list(self._open.items()):
             is_over = is_caught_up and self._is_past_deadline(name, now_us)
-            if is_over or self._is_complete(opened):
-                rounds += self._close(name, observations)
+            if is_over or (self._is_complete(opened) and name not in waits):
+                rounds += self._close(name, observations, waiting=waits.get(name, ()))
         return rounds, observations
 
     def absences(self, now_us: int) -> dict[str, Absence | None]:
@@ -167,13 +179,15 @@ class Rounds:
         return {} if limit is None else self.answers.absences(now_us, limit)
 
     def finish(self) -> tuple[list[Round], list[Observation]]:
-        """Nothing more will come: close what is open."""
+        """Nothing more will come, and all is compared that can be: close what is open."""
         observations: list[Observation] = []
         rounds = [closed for name in list(self._open) for closed in self._close(name, observations)]
         return rounds, observations
 
     def give_up(self, now_us: int, *, is_history: bool) -> tuple[list[Round], list[Observation]]:
-        """Nothing more is read, though journals go on: close what lacks answers that are overdue.
+        """Nothing more is read, though journals go on: close what is complete, or overdue.
+
+        What waited to be compared has been given up.
 
         Args:
             now_us: The job's clock.
@@ -190,9 +204,10 @@ class Rounds:
             if is_history:
                 since_us = 0 if opened.cuts else opened.requested_at or 0
             lacking = self._lacking(opened)
+            is_complete = not lacking
             if since_us + self._deadline.after_us > now_us:
                 lacking &= silent
-            if lacking or not (opened.cuts or self.answers.members):
+            if lacking or (is_complete and (opened.cuts or not self.answers.members)):
                 rounds += self._close(name, observations, lacking)
         return rounds, observations
 
@@ -216,6 +231,8 @@ class Rounds:
     def _is_past_deadline(self, name: str, now_us: int) -> bool:
         opened, deadline = self._open[name], self._deadline
         age_us = now_us - opened.since_us
+        if self._is_complete(opened):  # and waits to be compared
+            return age_us >= deadline.after_us + deadline.journal_us
         if age_us >= deadline.after_us:
             return True
         lacking = self._lacking(opened)
@@ -227,8 +244,20 @@ class Rounds:
         later = sum(self._open[other].first_ts is not None for other in after)
         return later >= deadline.after_collections
 
+    def _waiting_by_collection(self) -> dict[str, list[SubjectCheck]]:
+        found: dict[str, list[SubjectCheck]] = {}
+        for checks in self._waiting.values():
+            for check in checks:
+                found.setdefault(check.collection_id, []).append(check)
+        return found
+
     def _close(
-        self, name: str, observations: list[Observation], lacking: set[str] | None = None
+        self,
+        name: str,
+        observations: list[Observation],
+        lacking: set[str] | None = None,
+        *,
+        waiting: Sequence[SubjectCheck] = (),
     ) -> Iterator[Round]:
         """Close a collection; one that only strangers were asked for leaves no round."""
         opened = self._open.pop(name)
@@ -250,7 +279,8 @@ class Rounds:
         if not cuts:
             observations.append(nobody_answered(name, ts))
         observations += unknown_members(name, ts, self.answers)
-        yield Round(name, sorted(cuts, key=_row_order), missing, is_late=False, ts=ts)
+        cuts.sort(key=_row_order)
+        yield Round(name, cuts, missing, is_late=False, ts=ts, waiting=tuple(waiting))
 
     def to_bytes(self) -> bytes:
         """The state."""

@@ -32,7 +32,6 @@ class Verdicts:
 
     Attributes:
         gravest: The gravest verdict of anything seen.
-        has_rows: Whether a row was ever collected.
         newest_ts: Of the newest closed collection; None: none was ever closed. One that is older
             may be closed after it, at its deadline.
         is_newest_undecided: A row of the newest closed collection, or its validation, is UNDECIDED.
@@ -43,7 +42,6 @@ class Verdicts:
     """
 
     gravest: Verdict = Verdict.CONSISTENT
-    has_rows: bool = False
     newest_ts: int | None = None
     is_newest_undecided: bool = False
     was_doubtful: bool = False
@@ -71,7 +69,6 @@ class Verdicts:
         broken = [Verdict.INCONSISTENT] if findings else []
         rows = [Verdict(cut.verdict) for cut in cuts]
         self.gravest = Verdict.merge((self.gravest, *rows, *validations, *doubts, *broken))
-        self.has_rows = self.has_rows or bool(cuts)
         self.has_unread = self.has_unread or any(
             seen.code is ObservationCode.BLOCK_UNREADABLE or seen.reason in _GONE
             for seen in observations
@@ -92,7 +89,7 @@ class Verdicts:
     @property
     def period(self) -> Verdict:
         """Of everything since the beginning."""
-        is_known = self.has_rows or self.gravest is Verdict.INCONSISTENT
+        is_known = self.newest_ts is not None or self.gravest is Verdict.INCONSISTENT
         return self.gravest if is_known else Verdict.UNDECIDED
 
     def now(self, incidents: Iterable[Incident]) -> Verdict:

@@ -33,11 +33,14 @@ class FleetOutput:
         findings: In the order of their evidence.
         observations: What stays undecided.
         checks: What each rule says of an instance or channel at a collection, each once.
+        waiting: What is not compared yet after it, of all that was shown: of each instance or
+            channel at a collection one rule.
     """
 
     findings: list[Finding] = field(default_factory=list)
     observations: list[Observation] = field(default_factory=list)
     checks: list[SubjectCheck] = field(default_factory=list)
+    waiting: list[SubjectCheck] = field(default_factory=list)
 
 
 class Subject(NamedTuple):

@@ -38,7 +38,7 @@ from tallystick.coordinates.audit.observer_clock import (
 from tallystick.coordinates.audit.origins import BINLOG
 from tallystick.coordinates.audit.replica_comparisons import ReplicaComparisons
 from tallystick.coordinates.audit.topology import Edge, describe_source
-from tallystick.coordinates.results import Check, Outcome, held
+from tallystick.coordinates.results import Check, Outcome, SubjectCheck, held
 from tallystick.coordinates.rules.between import (
     AMBIGUOUS,
     ANOTHER_SERVER,
@@ -64,7 +64,7 @@ from tallystick.coordinates.rules.identity import (
     server_uuid_unique,
     shared_server_uuid,
 )
-from tallystick.coordinates.rules.observations import FIELD_NOT_GIVEN
+from tallystick.coordinates.rules.observations import COMPARISON_WAITS, FIELD_NOT_GIVEN
 from tallystick.coordinates.rules.outcomes import Broken, Holds, Undecided, Waiting
 from tallystick.coordinates.state_codec import COLLABORATOR, TRANSIENT, Bytes, encode, restore
 from tallystick.coordinates.values.gtid import GtidSet
@@ -217,6 +217,25 @@ class FleetAudit:
             if key.instance_id in before_ts:
                 self._expire_queue(key, queue, before_ts[key.instance_id])
         return self.collector.give()
+
+    def waiting(self) -> list[SubjectCheck]:
+        """What may leave a collection undecided and is not compared yet.
+
+        Returns:
+            Of each instance or channel at a collection one rule, the first by name.
+        """
+        found: dict[tuple[str, str, str], SubjectCheck] = {}
+        for key, queue in self.queues.items():
+            comparison = COMPARISONS[key.comparison]
+            rows = queue.items if comparison.leaves_undecided else ()
+            for at in (item.at for item in rows if item.at.collection_id is not None):
+                name, channel = key.instance_id, key.channel
+                check = Check(comparison.rule.name, Outcome.UNDECIDED, COMPARISON_WAITS.code)
+                one = SubjectCheck(name, channel, at.collection_id or "", at.ts, check)
+                subject = one.collection_id, name, channel or ""
+                if subject not in found or check.rule < found[subject].check.rule:
+                    found[subject] = one
+        return [one for _, one in sorted(found.items(), key=lambda each: each[0])]
 
     def clusters(self) -> dict[str, str]:
         """The clusters of instances, where they are known."""

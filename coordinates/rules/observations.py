@@ -337,6 +337,16 @@ DURATION_UNCONFIRMED = reason(
 
 # Runs
 
+COMPARISON_WAITS = reason(
+    "comparison_waits",
+    "it was not compared before the deadline, as other journals were not known that far",
+    Lack.SOURCE_LATER,
+)
+COLLECTIONS_OPEN = reason(
+    "collections_open",
+    "no collection is closed yet: answers are missing, or were not compared",
+    Lack.AUDIT,
+)
 JOURNAL_NOT_READ = reason(
     "journal_not_read", "the audit did not read the whole journal in time", Lack.AUDIT
 )

@@ -66,7 +66,7 @@ FAMILIES = (
     Family("collections", "counter",
            "collections that were closed; late are answers after the deadline", ("outcome",)),
     Family("validations", "counter", "validated collections", ("verdict",)),
-    Family("collections_open", "gauge", "collections that wait for answers"),
+    Family("collections_open", "gauge", "collections that wait for answers, or to be compared"),
     Family("collections_requested", "counter", "requests that the job has made"),
     Family("findings", "counter", "findings", ("rule",)),
     Family("detection_latency_seconds", "histogram",

@@ -19,7 +19,11 @@ from tallystick.coordinates.audit.collection_checks import (
     rows_with_checks,
 )
 from tallystick.coordinates.results import Verdict, gravest
-from tallystick.coordinates.rules.observations import VALIDATION_FAILED, VALIDATION_UNDECIDED
+from tallystick.coordinates.rules.observations import (
+    COLLECTIONS_OPEN,
+    VALIDATION_FAILED,
+    VALIDATION_UNDECIDED,
+)
 from tallystick.coordinates.values.errors import install_extra
 from tallystick.errors import MisuseError
 from tallystick.extras import missing_packages, require_extra
@@ -82,6 +86,8 @@ def read_run(
     of_all = _history(tables, rows, upto)
     is_all = shown.is_whole and len(shown.names) >= of_all.collections
     history = None if is_all else of_all
+    if is_all and cuts and not validations:
+        doubts.append(doubt(COLLECTIONS_OPEN, ts=max(cut.ts for cut in cuts)))
     if not is_all:
         rows = rows.filter(pc.greater_equal(rows["ts"], pa.scalar(shown.first_ts, rows["ts"].type)))
     validated = _shown(cuts, checks, found, validations)

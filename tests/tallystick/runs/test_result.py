@@ -142,7 +142,10 @@ def test_no_evidence_is_undecided(tmp_path):
 
 def test_a_run_that_was_cut_short_is_doubted(tmp_path):
     """Consistent so far becomes undecided; a finding stays a finding."""
-    TableSink(tmp_path / TABLES, "run").write(0, cuts=[cut("c", 1)])
+    sink = TableSink(tmp_path / TABLES, "run")
+    sink.write(0, cuts=[cut("c", 1)])
+    assert UNDECIDED is read(tmp_path).verdict is read(tmp_path).verdict_now  # it is still open
+    sink.write(1, validations=[validation("c", CONSISTENT, 1)])
     assert CONSISTENT is read(tmp_path).verdict
     doubted = read(tmp_path, observations=[doubt(JOURNAL_NOT_READ)])
     assert UNDECIDED is doubted.verdict
