@@ -115,7 +115,12 @@ class Settings(BaseSettings):
         float, Field(ge=0.5, le=86_400, description="seconds between two collections")
     ] = 60.0
     collect_deadline_s: Annotated[
-        float, Field(gt=0, le=86_400, description="seconds that a collection waits for answers")
+        float,
+        Field(
+            gt=0,
+            le=86_400,
+            description="seconds that a collection waits for answers, and then to be compared",
+        ),
     ] = 30.0
     unanswered_max: Annotated[
         int, Field(ge=1, le=1_000, description="unanswered requests that make an instance silent")

@@ -48,7 +48,10 @@ def audit(
     ] = None,
     collect_deadline_s: Annotated[
         float | None,
-        typer.Option(help="Seconds that a collection waits for answers.", metavar="SECONDS"),
+        typer.Option(
+            help="Seconds that a collection waits for answers, and then to be compared.",
+            metavar="SECONDS",
+        ),
     ] = None,
     disable: Disable = None,
     bootstrap_servers: BootstrapServers = None,
