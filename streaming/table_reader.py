@@ -39,12 +39,14 @@ class Collections:
         first_ts: Time of the oldest row of them, microseconds.
         written_since: None of their rows was written before; null: not known.
         is_whole: There are no older ones.
+        has_end: Rows were written at the end of a history or of a run.
     """
 
     names: frozenset[str]
     first_ts: int
     written_since: pa.Scalar
     is_whole: bool
+    has_end: bool
 
 
 def runs_of(directory: Path) -> set[str]:
@@ -66,7 +68,7 @@ def newest_collections(
         count: How many; None: all.
         upto: Of those that began until then, microseconds; None: of all.
     """
-    rows = read(directory, CUTS, ("collection_id", "ts", "written_at"))
+    rows = read(directory, CUTS, ("collection_id", "ts", "written_at", "batch"))
     known = rows.group_by("collection_id").aggregate([("ts", "min"), ("written_at", "min")])
     until = known if upto is None else known.filter(_is_until(known["ts_min"], upto))
     shown = until.sort_by("ts_min").slice(0 if count is None else max(0, len(until) - count))
@@ -80,6 +82,7 @@ def newest_collections(
         first or 0,
         since,
         is_whole=len(shown) == len(until),
+        has_end=rows["batch"].null_count > 0,
     )
 
 

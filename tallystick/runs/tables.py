@@ -86,7 +86,7 @@ def read_run(
     of_all = _history(tables, rows, upto)
     is_all = shown.is_whole and len(shown.names) >= of_all.collections
     history = None if is_all else of_all
-    if is_all and cuts and not validations:
+    if is_all and cuts and not (validations or shown.has_end):
         doubts.append(doubt(COLLECTIONS_OPEN, ts=max(cut.ts for cut in cuts)))
     if not is_all:
         rows = rows.filter(pc.greater_equal(rows["ts"], pa.scalar(shown.first_ts, rows["ts"].type)))
