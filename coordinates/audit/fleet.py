@@ -226,15 +226,17 @@ class FleetAudit:
         """
         found: dict[tuple[str, str, str], SubjectCheck] = {}
         for key, queue in self.queues.items():
-            comparison = COMPARISONS[key.comparison]
-            rows = queue.items if comparison.leaves_undecided else ()
-            for at in (item.at for item in rows if item.at.collection_id is not None):
-                name, channel = key.instance_id, key.channel
-                check = Check(comparison.rule.name, Outcome.UNDECIDED, COMPARISON_WAITS.code)
-                one = SubjectCheck(name, channel, at.collection_id or "", at.ts, check)
-                subject = one.collection_id, name, channel or ""
-                if subject not in found or check.rule < found[subject].check.rule:
-                    found[subject] = one
+            if not queue.items or not COMPARISONS[key.comparison].leaves_undecided:
+                continue
+            rule = COMPARISONS[key.comparison].rule.name
+            check = Check(rule, Outcome.UNDECIDED, COMPARISON_WAITS.code)
+            for at in (item.at for item in queue.items):
+                subject = at.collection_id or "", key.instance_id, key.channel or ""
+                known = found.get(subject)
+                if at.collection_id is not None and (known is None or rule < known.check.rule):
+                    found[subject] = SubjectCheck(
+                        key.instance_id, key.channel, at.collection_id, at.ts, check
+                    )
         return [one for _, one in sorted(found.items(), key=lambda each: each[0])]
 
     def clusters(self) -> dict[str, str]:
