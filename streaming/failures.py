@@ -74,7 +74,7 @@ _FAILURES = (
     (
         r"SparkContext (?:was|has been) shut ?down",
         Kind.PERSON,
-        "Spark's JVM was stopped (spark.log). What was read is kept; start the job again.",
+        "Spark's JVM was stopped; see its log. What was read is kept; start the job again.",
     ),
     (
         r"TopicAuthorizationException: Not authorized to access topics: \[([^\]\s]{1,250})",

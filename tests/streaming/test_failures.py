@@ -71,12 +71,12 @@ STREAM_FAILED = "[STREAM_FAILED] Query [id = 1] terminated with exception: {} SQ
         (
             "SparkException: Job 152 cancelled because SparkContext was shut down",
             Kind.PERSON,
-            "Spark's JVM was stopped (spark.log). What was read is kept; start the job again.",
+            "Spark's JVM was stopped; see its log. What was read is kept; start the job again.",
         ),
         (
             "SparkContext has been shutdown",
             Kind.PERSON,
-            "Spark's JVM was stopped (spark.log). What was read is kept; start the job again.",
+            "Spark's JVM was stopped; see its log. What was read is kept; start the job again.",
         ),
         (
             "org.apache.spark.SparkException: Python worker exited unexpectedly (crashed)",

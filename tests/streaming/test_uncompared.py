@@ -58,7 +58,7 @@ class Job:
     """The job's steps, without Spark and Kafka; each may be of a process of its own.
 
     Attributes:
-        shown: Both verdicts after each step, as a watcher is told.
+        shown: Both verdicts after each step, as a watcher gets them.
     """
 
     directory: Path
@@ -92,8 +92,8 @@ class Job:
             row = BlockRow(encode_block(block), headers, 0, 1_000 * self.number + at)
             messages.setdefault(JournalKey(block.cluster, block.instance_id), []).append(row)
         audits, fleets = MemoryStore(self.state.audits), MemoryFleetStore(self.state.fleets)
-        told = self.fleet.orders(self.number, ())
-        results, outputs = self.bucket.step(messages, told, audits, fleets)
+        planned = self.fleet.orders(self.number, ())
+        results, outputs = self.bucket.step(messages, planned, audits, fleets)
         rows = rows_of_results(results) + rows_of_clusters(0, outputs, 0)
         rows += [
             dict.fromkeys(ROWS.names)
