@@ -28,6 +28,7 @@ from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.log_reader import LogReader
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
+    POSITION_MAX,
     WRAP,
     EventType,
     format_log_file_name,
@@ -256,7 +257,8 @@ class RelayReader(LogReader):
         """Follow the source position; it may fall only when the receiver has connected anew."""
         if event.flags & FLAG_ARTIFICIAL:
             return
-        if event.log_pos <= 0:
+        position = self._unwrapped(event) if event.log_pos > 0 else ABSENT
+        if not 0 < position <= POSITION_MAX:
             self.position_end = ABSENT
             self.has_unpositioned = self.may_step_back = True
             return
@@ -265,7 +267,6 @@ class RelayReader(LogReader):
             self.source_end = ABSENT
             self.position_end = ABSENT
             return
-        position = self._unwrapped(event)
         self.position_end = position
         if position < self.source_end and not self.may_step_back:
             if self.has_fallen:

@@ -277,6 +277,24 @@ def test_a_relay_log_may_say_that_its_source_goes_on_anywhere(number, value):
     assert [] == [o for o in output.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
 
 
+@pytest.mark.parametrize("length", [3, 99, 2**62])
+def test_what_comes_from_the_very_end_of_a_file_has_no_position(length):
+    """The position after it is none that a file can have."""
+    journal, relay, _ = replica(replica_parallel_workers=0)
+    named = 2**63 - 1 - length // 2
+    relay.event(
+        "ROTATE", 46, log_pos=0, flags=ARTIFICIAL, next_file="binlog.000009", next_position=named
+    )
+    relay.event("QUERY", length, log_pos=(named + length) % 2**32, query="BEGIN")
+    journal.row(replica_status=journal.replica_status())
+    [block] = blocks_from_lines(journal.lines())
+    audit = InstanceAudit(block.instance_id)
+    output = audit.absorb(block)
+    assert_sound(output)
+    assert [] == [o for o in output.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
+    assert InstanceAudit.from_bytes(audit.to_bytes()).to_bytes() == audit.to_bytes()
+
+
 def _changed(block: Block, changes: list[tuple[str, int, int]]) -> Block:
     whole = block.take(0, len(block))
     for column, index, value in changes:
