@@ -20,7 +20,7 @@ from tallystick.coordinates.rules.between import (
 from tallystick.coordinates.rules.families import Family
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided
 from tallystick.coordinates.rules.registry import Case
-from tallystick.coordinates.rules.source_coordinates import kind_at
+from tallystick.coordinates.rules.source_coordinates import SOURCE_BINLOG_UNKNOWN, kind_at
 from tallystick.coordinates.rules.statements import RECEIVED, REPLICA_STATUS
 from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
 from tallystick.coordinates.values.gtid import GtidSet
@@ -141,6 +141,8 @@ def _has_unread(row: ChannelRow, source: InstanceTimeline, state: Snapshot) -> b
     """Whether groups without GTIDs follow what was read, all of which is executed."""
     if row.auto_position or row.read is None or row.executed != row.read or row.former:
         return False
+    if state.base_name is None:
+        return Undecided(SOURCE_BINLOG_UNKNOWN)
     if row.read == _end(state):
         return False
     kind = kind_at(source, state, row.read, since=row.at.ts)

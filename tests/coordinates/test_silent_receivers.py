@@ -296,6 +296,15 @@ def test_what_was_read_may_not_be_known_in_the_sources_log():
     assert outcomes(*journals) == ["HOLDS", "UNDECIDED", "UNDECIDED"]
 
 
+def test_where_the_sources_log_ends_may_not_be_known():
+    """Its journal has a gap, and then no event."""
+    source, replica = silent_without_gtids(0)
+    source.gap()
+    for _ in range(3):
+        row_without_gtids(source, replica, 3)
+    assert outcomes(source, replica)[3:] == ["HOLDS", "UNDECIDED", "UNDECIDED"]
+
+
 @pytest.mark.parametrize(
     "changes",
     [

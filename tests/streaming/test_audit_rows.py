@@ -164,6 +164,7 @@ def raising(monkeypatch):
 
 
 @pytest.mark.parametrize("size", [20, 60])
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_what_is_raised_stays_with_its_message(raising, size):
     """The message goes to the dead letters, as if it were lost; those around it count."""
     raised = raising("c-001")
@@ -185,6 +186,7 @@ def test_what_is_raised_stays_with_its_message(raising, size):
     assert audit_rows(again, "a", rows[-1:])[1].dead_letters == []
 
 
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_rows_that_wait_are_undecided_where_a_later_block_raises(raising):
     """They came before: they are answers, judged by nothing that was forgotten."""
     block = history("a", 4, broken=frozenset(), ahead=10_000)
@@ -200,6 +202,7 @@ def test_rows_that_wait_are_undecided_where_a_later_block_raises(raising):
     assert result.findings == []
 
 
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_a_replay_goes_on_after_what_raises(raising):
     """The other instance has the same findings, and the verdict is UNDECIDED for this one."""
     raising("c-001")

@@ -734,6 +734,7 @@ def test_who_is_alerted_gets_changes_silence_and_clusters(tmp_path):
 
 
 @pytest.mark.parametrize("bad", [{"a"}, {"b"}, {"a", "b"}])
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_evidence_that_raises_is_left_out(tmp_path, monkeypatch, bad):
     """The other instance has its findings; this one is undecided, in each micro-batch anew."""
     absorb = Incidents.absorb
@@ -760,6 +761,7 @@ def test_evidence_that_raises_is_left_out(tmp_path, monkeypatch, bad):
     assert len(cuts) == 6 * len(good)
 
 
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_culprits_are_found_among_many():
     """Those that raise by themselves; all, if none does, or if the others raise too."""
     names = [f"i{number:03d}" for number in range(100)]

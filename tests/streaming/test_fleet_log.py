@@ -236,6 +236,7 @@ def raising_for(bad: set[str], monkeypatch) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_evidence_that_raises_is_left_out(count, monkeypatch):
     """The others are compared as without it; it is undecided, in each step anew."""
     steps = steps_of(63)
@@ -263,6 +264,7 @@ def test_evidence_that_raises_is_left_out(count, monkeypatch):
 
 
 @pytest.mark.parametrize("end", ["finish", "give_up"])
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_what_raises_at_the_end_stays_with_its_instance(monkeypatch, end):
     """The others are decided, or given up, as they would be without it."""
     whole, decided = getattr(FleetAudit, end), []
