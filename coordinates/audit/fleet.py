@@ -142,12 +142,15 @@ class FleetAudit:
         What follows may be of a server that was set up anew: other groups at the same positions.
         """
         self._settle()
+        is_observed = False
         if instance_id in self.reader.timelines:
+            is_observed = self.reader.timelines[instance_id].clock.is_observed
             names = self.reader.fleet.keys_of(instance_id, END_OF_TIME)
             for key, queue in self.queues.items():
                 if key.instance_id == instance_id or not names.isdisjoint(key.sources):
                     self._expire_oldest(key, queue, len(queue.items))
         self._forget(instance_id)
+        self.reader.enter(instance_id).timeline.clock.has_observer = is_observed
 
     def _forget(self, instance_id: str) -> None:
         """What follows of the instance has new lineage numbers: nothing from before is compared."""

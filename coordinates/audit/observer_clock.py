@@ -61,6 +61,7 @@ class ObserverClock:
         writings: The parts of the journal whose observer is known, oldest first.
         has_ended: Whether who writes the journal has said that the whole observation ends here.
         is_measured: Whether who writes the journal has answered a request since it began.
+        has_observer: Whether it was written by somebody who answers requests before it began anew.
     """
 
     answers: list[Answer] = field(default_factory=list)
@@ -68,6 +69,7 @@ class ObserverClock:
     writings: list[Writing] = field(default_factory=list)
     has_ended: bool = False
     is_measured: bool = True
+    has_observer: bool = False
 
     @property
     def last_asked(self) -> int:
@@ -82,7 +84,12 @@ class ObserverClock:
 
     def has_left_out(self, asked: int) -> bool:
         """Whether a request of that time was not answered by an observer who answers requests."""
-        return self.last_asked < asked and bool(self.answers or self.writings)
+        return self.last_asked < asked and self.is_observed
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether somebody who answers requests writes the journal."""
+        return bool(self.has_observer or self.answers or self.writings)
 
     def change(self, clock: str, last_ts: int, known_ts: int) -> None:
         """Another observer goes on with the journal.
