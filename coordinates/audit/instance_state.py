@@ -305,6 +305,12 @@ class InstanceState:
                 relay.mark_gap()
         return relay
 
+    @property
+    def has_run(self) -> bool:
+        """Whether something was read that a server writes: a start that comes then is no first."""
+        has_written = self.redo.written >= 0 or self.repositories.has_writes
+        return has_written or self.binlog.base_name is not None or bool(self.relays)
+
     def end_of_binlog(self) -> LogCoordinates | None:
         """Where the binary log ends, None when that is not known."""
         if self.binlog.base_name is None or self.binlog.end < 0:

@@ -126,7 +126,7 @@ class ServerRecordReader(InstanceState):
         self.clones.interrupted()
 
     def _started(self, body: dict[str, Any], ts: int) -> None:
-        was_known = self.server.server_uuid is not None or self.has_lost_records
+        was_known = self.server.server_uuid is not None or self.has_lost_records or self.has_run
         log_bin, logs_everything = self.server.log_bin, self.server.logs_everything
         is_transactional = self.server.relay_log_info_is_transactional
         self.persistence.may_lose_redo |= was_known and not self.server.commits_are_durable
@@ -153,6 +153,8 @@ class ServerRecordReader(InstanceState):
             )
             awaits = crashed and self.persistence.awaits_start
             logged = self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
+            if awaits and logs_everything and not has_logged:
+                self.persistence.leave_out_others(logged)
             self.binlog.server_started(crashed, position)
             gone = logged - self.binlog.logged.freeze() if awaits else GtidSet.EMPTY
             self._judge_found(body, position, ts, gone, crashed=crashed)

@@ -25,12 +25,12 @@ from tallystick.coordinates.audit.packed_events import (
     unpacked,
 )
 from tallystick.coordinates.state_codec import TRANSIENT
+from tallystick.coordinates.values.binlog import FIRST_POSITION
 from tallystick.coordinates.values.gtid import GtidSet
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-FIRST_POSITION = 4
 HEADER_EVENTS = 2
 """FORMAT_DESCRIPTION and PREVIOUS_GTIDS open a file; they belong to no group."""
 PACKED_EVENTS = 2**14

@@ -16,6 +16,7 @@ from tallystick.coordinates.logs.anomaly import AnomalyKind
 from tallystick.coordinates.logs.log_reader import LogReader
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
+    FIRST_POSITION,
     EventType,
     format_log_file_name,
     parse_log_file_name,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-FIRST_POSITION = 4
 FILE_HEAD = (EventType.FORMAT_DESCRIPTION, EventType.PREVIOUS_GTIDS)
 _HEAD_DIFFERS = (AnomalyKind.FIRST_EVENT_DIFFERS, AnomalyKind.SECOND_EVENT_DIFFERS)
 FIELD_MASK = 2**32 - 1

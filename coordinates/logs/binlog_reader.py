@@ -14,13 +14,13 @@ from tallystick.coordinates.logs.anomaly import AnomalyKind, DroppedEvents
 from tallystick.coordinates.logs.binlog_framing import (
     FIELD_MASK,
     FILE_HEAD,
-    FIRST_POSITION,
     BinlogFileReader,
 )
 from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, Mark
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
+    FIRST_POSITION,
     EventType,
     format_log_file_name,
     parse_log_file_name,

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tallystick.coordinates.state_codec import TRANSIENT
+from tallystick.coordinates.values.binlog import FIRST_POSITION
 
 COLUMN_COUNT = 11
 pack_row = Struct(f"{COLUMN_COUNT}q").pack
@@ -106,11 +107,10 @@ class EventWindow:
     def covers(self, file_number: int, position: int) -> bool:
         """Whether every event that ends beyond the position is remembered."""
         rows = self.rows()
-        if not self.has_forgotten:
-            return True
         if not len(rows):
-            return False
-        return (int(rows[0, FILE]), int(rows[0, START])) <= (file_number, position)
+            return not self.has_forgotten
+        first, start = int(rows[0, FILE]), int(rows[0, START])
+        return (first, 0 if start == FIRST_POSITION else start) <= (file_number, position)
 
     def knows(self, file_number: int, position: int) -> bool:
         """Whether it is known what ends at the position: an event that is remembered, or none."""

@@ -28,6 +28,7 @@ from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.logs.log_reader import LogReader
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
+    FIRST_POSITION,
     POSITION_MAX,
     WRAP,
     EventType,
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
 
     Array = npt.NDArray[Any]
 
-FIRST_POSITION = 4
 ABSENT = -1
 EVENTS_REMEMBERED = 512
 WRAP_ZONE = 2**30
@@ -310,12 +310,13 @@ class RelayReader(LogReader):
         if self.source_high[0] < 1 and previous:
             self.has_missed = True  # earlier files were not seen
         received = self.received.freeze()
-        if self.received_is_complete and not received <= previous:
+        if not received <= previous:
             # Relay logs were given up and begun anew; only then does the head know less.
+            forgotten = received - previous if self.received_is_complete else GtidSet.EMPTY
             is_cut = self.has_restarted and self.is_next_file and bool(previous)
             self.begin_lineage()
-            self.forgotten = received - previous
-            self.cut = self.forgotten if is_cut else GtidSet.EMPTY
+            self.forgotten = forgotten
+            self.cut = forgotten if is_cut else GtidSet.EMPTY
         elif not self.received_is_complete:
             self.received = GrowingGtidSet()
         self.inherited = self.inherited | (previous - self.received.freeze())

@@ -32,7 +32,7 @@ from tallystick.coordinates.rules.protocol_steps import (
 from tallystick.coordinates.rules.registry import Case, Rule, reason, register
 from tallystick.coordinates.rules.statements import events_from, groups
 from tallystick.coordinates.state_codec import COLLABORATOR
-from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.binlog import FIRST_POSITION, LogCoordinates
 from tallystick.coordinates.values.errors import GtidSetParseError, JournalError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -180,7 +180,6 @@ BACKUP_IMAGE_NAMES_ONE_STATE = register(
     )
 )
 
-FIRST_POSITION = 4
 _BACKUPS_MAX = 64
 _BOUNDARIES = (Mark.GROUP, Mark.HEADER, Mark.FILE)
 

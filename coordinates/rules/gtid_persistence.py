@@ -134,7 +134,8 @@ UNDO_GTIDS_RECOVERED = register(
         undecided_when=(
             "commits in InnoDB were not observed, the start does not report the table, or after a"
             " crash the GTIDs that it found in undo logs, or redo was not flushed with each commit;"
-            " what the crash took out of the binary log counts for nothing here"
+            " what the crash took out of the binary log, or may have taken and was not seen in it,"
+            " counts for nothing here"
         ),
         sources=("WL#9211, F-7 and Key design points 1 and 4",),
         remedy=(
@@ -453,6 +454,11 @@ class GtidPersistence:
     def awaits_start(self) -> bool:
         """Whether the next start has to find something."""
         return bool(self._pending) or bool(self._persisted.all)
+
+    def leave_out_others(self, logged: GtidSet) -> None:
+        """A crash may have taken the end of the binary log: what is not seen in it may be gone."""
+        self._pending = {gtid: number for gtid, number in self._pending.items() if gtid in logged}
+        self._persisted.remove(self._persisted.all - logged)
 
     def started(self, body: Mapping[str, Any], ts: int, *, crashed: bool, gone: GtidSet) -> None:
         """Judge what a start found.

@@ -146,6 +146,11 @@ class InfoRepositories:
     _recorded: list[tuple[str, str]] = field(default_factory=list)
     """Those of which a write was seen: of others what a start reads bounds no later one."""
 
+    @property
+    def has_writes(self) -> bool:
+        """Whether a write was recorded."""
+        return bool(self._recorded)
+
     def written(self, body: Mapping[str, Any]) -> None:
         """Take one ``info_write`` record."""
         key = body["table"], body["channel"]

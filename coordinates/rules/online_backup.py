@@ -236,13 +236,11 @@ class EngineLockProtocol:
         elif step in ("lock", "timeout", "done"):
             self._go_on(str(step), body, ts, at)
         elif step in ("unlock_all", "abort"):
+            if step == "abort" or (self._has_begun and not self._is_done):
+                self._gave_up_at = ts
+            self._has_aborted |= step == "abort"
             self._locked, self.forgotten = [], Forgotten()
             self._round_began, self._has_begun = None, False
-            if step == "abort":
-                self._has_aborted = True
-                self._gave_up_at = ts
-            elif not self._is_done:
-                self._gave_up_at = ts
 
     def time_anew(self) -> None:
         """How long ago the round began, or gave up, is not known: it is not timed."""

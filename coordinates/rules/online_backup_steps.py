@@ -137,12 +137,14 @@ class _Backup:
         has_session: Whether it is one under backup locks, of which others name that it goes on.
         is_alone: Whether no other went on at any moment of it: the steps are its own.
         locked: Engines that were locked at a validity point since, None: there was none.
+        knows_locked: Whether it was seen which engines were.
     """
 
     since: int
     has_session: bool
     is_alone: bool
     locked: list[str] | None = None
+    knows_locked: bool = True
 
 
 @dataclass(slots=True)
@@ -186,12 +188,16 @@ class OnlineBackupSteps:
     _engines: list[str] = field(default_factory=list)
     """Those that the backup has prelocked or locked."""
     _locked: list[str] = field(default_factory=list)
+    _knows_locked: bool = False
+    """Whether every engine that is locked was seen to be."""
     _locked_at: int = 0
     """When the first of them was locked."""
     _has_timed_out: bool = False
     """Whether an engine was not locked in time, and another round has not begun."""
     _at_validity_point: list[str] | None = None
     """Engines that were locked at the last validity point of this round, None: there was none."""
+    _knows_at_validity_point: bool = False
+    """Whether every engine that was locked at it was seen to be."""
     forgotten: Forgotten = field(default_factory=Forgotten)
     forgotten_backups: Forgotten = field(default_factory=Forgotten)
 
@@ -256,8 +262,18 @@ class OnlineBackupSteps:
                 self._report(METADATA_LOCK_STEPS_COMPLETE, "validity_point", unlocked, at)
         self._demand_locked(self._engines, self._locked, "validity_point", at)
         self._at_validity_point = list(self._locked)
+        self._knows_at_validity_point = self._knows_locked
         for backup in self._backups.values():
             backup.locked = [*(backup.locked or ()), *self._locked]
+            backup.knows_locked &= self._knows_locked
+        if self._locked and not self._knows_locked:
+            note_begin_unseen(
+                self._reporter,
+                ENGINE_LOCK_STEPS_COMPLETE,
+                what="a round of engine locking",
+                step="validity point",
+                at=at,
+            )
 
     # Engines
 
@@ -290,6 +306,7 @@ class OnlineBackupSteps:
             self._engines = []
         if step in ("begin", "retry"):
             self._at_validity_point = None
+        self._knows_locked |= step in ("begin", "retry", "unlock_all", "abort")
 
     def _note_engine(self, engine: str, *, is_locked: bool) -> None:
         if engine not in self._engines:
@@ -320,10 +337,10 @@ class OnlineBackupSteps:
             self._begin(backup_id, ts, has_session="session" in body)
         elif step == "image":
             backup = self._backups.get(backup_id)
-            locked = self._at_validity_point
+            locked, is_known = self._at_validity_point, self._knows_at_validity_point
             if backup is not None and not backup.is_alone:
-                locked = backup.locked
-            if locked:
+                locked, is_known = backup.locked, backup.knows_locked
+            if locked and is_known:
                 tables = body.get("tables") or ()
                 engines = dict.fromkeys(table.get("engine", "").lower() for table in tables)
                 at = f"image {backup_id}"
@@ -423,7 +440,7 @@ class OnlineBackupSteps:
     def interrupted(self) -> None:
         """The server ended and its locks are gone."""
         reset(self)
-        self._knows_locks = True
+        self._knows_locks = self._knows_locked = True
 
 
 def _execute(zone: _Zone, step: str, body: Mapping[str, Any]) -> None:

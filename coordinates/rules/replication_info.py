@@ -340,10 +340,7 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
     if applied is None or not same_family(stored, applied):
         return Undecided(NOT_READ)
     if stored > applied and not e.is_next_group:
-        if not e.is_followed:
-            # The next group may be under way: the relay log would show it.
-            return Undecided(NO_RELAY)
-        return Broken("beyond_applied", witness=stored, stored=stored, applied=applied)
+        return _beyond(e, stored, applied)
     if committed := e.committed or e.previous_applied:
         return Broken("too_old", witness=stored, stored=stored, committed=committed)
     if e.unlogged:
@@ -355,6 +352,15 @@ def relay_info_updated_with_commit(e: StoredEvidence) -> RowAnswer:
     if not e.is_followed:
         return Undecided(NO_RELAY)
     return Undecided(STORED_MAY_BE_OLD, stored=stored, applied=applied)
+
+
+def _beyond(e: StoredEvidence, stored: LogCoordinates, applied: LogCoordinates) -> RowAnswer:
+    """The next group may be under way: the relay log would show it."""
+    if not e.is_followed:
+        return Undecided(NO_RELAY)
+    if e.has_forgotten:
+        return Undecided(COMMITS_FORGOTTEN)
+    return Broken("beyond_applied", witness=stored, stored=stored, applied=applied)
 
 
 @rule(

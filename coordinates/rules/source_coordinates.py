@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tallystick.coordinates.audit.comparison import ChannelPut, ChannelRow, ImageChannel
-from tallystick.coordinates.audit.timeline_file import FIRST_POSITION, PositionKind
+from tallystick.coordinates.audit.timeline_file import PositionKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     LOG_UNKNOWN_THEN,
@@ -28,7 +28,11 @@ from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
 from tallystick.coordinates.rules.statements import REPLICA_STATUS, file_until
-from tallystick.coordinates.values.binlog import format_log_file_name, parse_log_file_name
+from tallystick.coordinates.values.binlog import (
+    FIRST_POSITION,
+    format_log_file_name,
+    parse_log_file_name,
+)
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.coordinates.values.gtid import GtidSet
 

@@ -34,6 +34,8 @@ WRAP = 2**32
 FLAG_IN_USE = 0x1
 """Set in the FORMAT_DESCRIPTION event of an open file, and left there by a crash."""
 
+FIRST_POSITION = MAGIC_LENGTH
+"""Where the first event of a log file starts, after its magic number."""
 FILE_NUMBER_DIGITS_MIN = 6
 POSITION_MAX = 2**63 - 1
 

@@ -19,6 +19,7 @@ from tallystick.coordinates.audit.packed_events import BinlogGroups
 from tallystick.coordinates.audit.timeline_file import BinlogFile, PositionKind
 from tallystick.coordinates.events.journal import RecordType, Stream
 from tallystick.coordinates.events.log_status import read_log_status
+from tallystick.coordinates.values.binlog import FIRST_POSITION
 from tallystick.coordinates.values.errors import JournalError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from tallystick.coordinates.audit.server import Server
     from tallystick.coordinates.events.journal import Block
 
-FIRST_POSITION = 4
 _HEAD_EVENTS = 2
 
 LogKey = tuple[int, int]

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tallystick.certify.history import FIRST_POSITION, logs_with
+from tallystick.certify.history import logs_with
 from tallystick.coordinates.audit.timeline_file import PositionKind
 from tallystick.coordinates.results import Outcome
-from tallystick.coordinates.values.binlog import LogCoordinates
+from tallystick.coordinates.values.binlog import FIRST_POSITION, LogCoordinates
 from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.errors import ExitCode
 

@@ -39,7 +39,7 @@ def reduced(records: list[Record], left_out: str) -> list[Record]:
         return records[:number] + records[number + 1 :]
     if left_out.startswith("gap "):
         number = int(left_out[4:])
-        gap = {"kind": "gap", "instance": records[number]["instance"]}
+        gap = {"kind": "gap"} | {key: records[number][key] for key in ("instance", "ts")}
         return [*records[:number], gap, *records[number:]]
     kind, *keys = left_out.split(".")
     if not keys:
