@@ -161,6 +161,7 @@ def test_an_unreadable_block_is_told_and_counts_as_a_gap():
     assert "checksum of the stream" in observation_text(reported[0])
 
 
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_a_block_that_nobody_could_judge_is_named_and_the_journal_goes_on():
     """As a gap, from its first record to its last; also one that had come before."""
     first, second, third = cut_into_blocks(BUSY, 20)[:3]
