@@ -5,12 +5,15 @@ from __future__ import annotations
 import pytest
 
 from tests.support.evidence_reduced import reduced
-from tests.support.journals import audit
+from tests.support.journals import Audited, audit
 from tests.support.rule_cases import all_cases
+from tests.support.rule_cases_of_online_backup import backup
 
 CASES = all_cases()
 PLACES = 16
 """In each history, or in all of a short one."""
+ENGINES = "engine_lock_steps_complete"
+POINT = ("zone close", "zone wait", "zone validity_point", "image")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -20,3 +23,43 @@ def test_what_is_missing_accuses_nobody(name: str) -> None:
     for place in range(1, len(records), -(-len(records) // PLACES)):
         assert audit(reduced(records, f"gap {place}")).broken == [], place
         assert audit(records[place:]).broken == [], place
+
+
+@pytest.mark.parametrize(
+    ("before", "round_of_locks"),
+    [
+        ((), ("engine begin", "engine lock innodb")),
+        ((), ("engine retry", "engine lock innodb")),
+        (("engine lock ndb", "engine unlock_all"), ("engine lock innodb",)),
+        (("engine timeout ndb", "engine abort"), ("engine lock innodb",)),
+        (None, ("engine lock innodb",)),
+    ],
+)
+@pytest.mark.parametrize("engine", ["InnoDB", "NDB"])
+def test_engines_that_were_seen_to_be_locked(
+    before: tuple[str, ...] | None, round_of_locks: tuple[str, ...], engine: str
+) -> None:
+    """Since a round began, or another one ended, or the server started: no gap hides a lock."""
+    steps = (*(before or ()), "begin", "metadata lock", *round_of_locks, *POINT)
+    records = backup(*steps, engine=engine).records
+    result = audit(records if before is None else reduced(records, "gap 1"))
+    assert (ENGINES in result.broken) == (engine == "NDB")
+    assert (ENGINES, "begin_unseen") not in _reasons(result)
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+def test_engines_that_may_have_been_locked_before_a_gap(is_alone: bool) -> None:
+    """What is locked after it is not all; for a backup that goes on not after another round."""
+    point = ("zone close", "zone wait", "zone validity_point", "zone open")
+    another = ("engine unlock_all", "engine begin", "engine lock innodb", *point)
+    steps = ("begin", "metadata lock", "engine lock innodb", *point, *another[is_alone * 7 :])
+    records = backup("engine lock ndb", *steps, "image", engine="NDB").records
+    if not is_alone:
+        records.insert(3, records[2] | {"backup_id": "b2"})
+    result = audit(reduced(records, "gap 2"))
+    assert result.broken == []
+    assert (ENGINES, "begin_unseen") in _reasons(result)
+
+
+def _reasons(result: Audited) -> set[tuple[str, str]]:
+    return {(rule, one.reason) for one in result.observations for rule in one.rules}
