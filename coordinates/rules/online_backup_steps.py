@@ -137,14 +137,12 @@ class _Backup:
         has_session: Whether it is one under backup locks, of which others name that it goes on.
         is_alone: Whether no other went on at any moment of it: the steps are its own.
         locked: Engines that were locked at a validity point since, None: there was none.
-        knows_locked: Whether it was seen which engines were.
     """
 
     since: int
     has_session: bool
     is_alone: bool
     locked: list[str] | None = None
-    knows_locked: bool = True
 
 
 @dataclass(slots=True)
@@ -265,7 +263,6 @@ class OnlineBackupSteps:
         self._knows_at_validity_point = self._knows_locked
         for backup in self._backups.values():
             backup.locked = [*(backup.locked or ()), *self._locked]
-            backup.knows_locked &= self._knows_locked
         if self._locked and not self._knows_locked:
             note_begin_unseen(
                 self._reporter,
@@ -337,10 +334,10 @@ class OnlineBackupSteps:
             self._begin(backup_id, ts, has_session="session" in body)
         elif step == "image":
             backup = self._backups.get(backup_id)
-            locked, is_known = self._at_validity_point, self._knows_at_validity_point
+            locked = self._at_validity_point if self._knows_at_validity_point else None
             if backup is not None and not backup.is_alone:
-                locked, is_known = backup.locked, backup.knows_locked
-            if locked and is_known:
+                locked = backup.locked
+            if locked:
                 tables = body.get("tables") or ()
                 engines = dict.fromkeys(table.get("engine", "").lower() for table in tables)
                 at = f"image {backup_id}"
