@@ -409,6 +409,7 @@ def test_an_instance_that_changes_its_cluster_is_undecided_and_stops_nobody(
         assert (changed.instance_id, changed.is_undecided) == (second.instance_id, True)
 
 
+@pytest.mark.usefixtures("mistakes_are_contained")
 def test_the_end_of_a_history_decides_what_waits(spark, broker, tmp_path, monkeypatch):
     """Rows that wait for more of their journal, and instances that never answered, are reported.
 
