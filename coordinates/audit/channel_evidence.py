@@ -600,7 +600,8 @@ def _committed_after(
         return None
     if not _tells_commits(row, state, history):
         return None
-    others = GtidSet.EMPTY
+    # The applier passes over a group whose GTID a session of the replica has executed.
+    others = row.binlog.local.freeze()
     for name, other in row.relays.items():
         if name != state.channel:
             others = others | other.received_ever.freeze()

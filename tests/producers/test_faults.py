@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tallystick.campaign import run_seed
 from tallystick.coordinates.events.block_codec import encode_block
 from tallystick.coordinates.events.journal import Block, RecordType, Stream
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
@@ -269,3 +270,20 @@ def _executed(block: Block) -> list[GtidSet]:
         and block.columns["type"][i] == RecordType.LOG_STATUS
         and "row" in (body := json.loads(block.texts[i]))
     ]
+
+
+def test_a_group_that_is_passed_over_stores_no_position() -> None:
+    """Its GTID was executed by an empty transaction on the replica: the stored row stays."""
+    scenario = Scenario(
+        seed=1036691,
+        profile="wl9452",
+        topology="star",
+        duration_ms=6_000,
+        writes_per_second=6.0,
+        acts=False,
+        max_binlog_size=1 << 20,
+        fault="group_skipped_by_empty_transaction",
+    )
+    result = run_seed(scenario)
+    assert result.injected
+    assert result.fired == result.expected
