@@ -442,7 +442,7 @@ def _stored_in(
         is_known = _knows_groups_after(relay, min(stored, applied))
         is_known &= not (relay.queue.is_full and stored > applied)
         has_commit, unlogged = _commits_between(
-            relay, stored, before if is_older else applied, executed
+            relay, stored, before if is_older else applied, executed, row.binlog.local.freeze()
         )
         if is_older:
             values["previous_applied"] = before if has_commit else None
@@ -559,6 +559,7 @@ def _commits_between(
     first: LogCoordinates,
     last: LogCoordinates | None,
     executed: AppliedGroups,
+    own: GtidSet,
 ) -> tuple[bool, int]:
     """What is remembered of the XIDs after the first coordinates and not after the last.
 
@@ -570,12 +571,19 @@ def _commits_between(
     groups = relay.queue.until(last.file_number, last.position)
     between = groups[relay.queue.count_until(first.file_number, first.position) :]
     commits = between[between[:, Q_TYPE] == _XID]
+    if own:  # The applier passes over a group whose GTID a session of the replica has executed.
+        commits = commits[[one[Q_SID] < 0 or not _gtid_of(relay, one) <= own for one in commits]]
     anonymous = commits[commits[:, Q_SID] < 0]
     unlogged = len(anonymous) and executed.count_unlogged(
         (relay.source_base, file, end)
         for file, end in anonymous[:, [Q_SOURCE_FILE, Q_SOURCE_END]].tolist()
     )
     return len(commits) > unlogged, unlogged
+
+
+def _gtid_of(relay: RelayReader, group: Any) -> GtidSet:
+    """The GTID of one group of the queue that has one."""
+    return GtidSet.from_gnos(relay.sids[int(group[Q_SID])], group[Q_GNO : Q_GNO + 1])
 
 
 def _is_next_group(relay: RelayReader, stored: LogCoordinates, applied: LogCoordinates) -> bool:
@@ -612,7 +620,7 @@ def _committed_after(
             return None
         if group[Q_SID] < 0 or group[Q_TYPE] != _XID:
             continue
-        gtid = GtidSet.from_gnos(relay.sids[int(group[Q_SID])], group[Q_GNO : Q_GNO + 1])
+        gtid = _gtid_of(relay, group)
         if not gtid <= first or not gtid.isdisjoint(others):
             continue
         # One that was received twice is passed over the second time, and commits nothing.
