@@ -356,6 +356,7 @@ class ObservationCode(str, Enum):
     COMPARISON_UNDECIDED = "COMPARISON_UNDECIDED"
     BACKUP_UNDECIDED = "BACKUP_UNDECIDED"
     THREAD_STOPPED = "THREAD_STOPPED"
+    SOURCE_FILE_KEPT = "SOURCE_FILE_KEPT"
 
 
 @dataclass(frozen=True, slots=True)

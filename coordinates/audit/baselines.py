@@ -66,6 +66,8 @@ class ChannelBaselines:
     received behind ``began_at`` is known to be executed."""
     executed_may_be_former: bool = False
     """The same of ``executed``."""
+    kept_name: str | None = None
+    """The former file that the last row named instead of the one that the applier was in."""
     source_uuid: str | None = None
     auto_position: bool | None = None
     is_filtered: bool = False

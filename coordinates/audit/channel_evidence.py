@@ -480,12 +480,14 @@ def _group_end(
     is_of_other = executed is not None and relay.source_base != executed.base_name
     if executed is None or (is_of_other and not relay.is_of_one_base):
         return None
-    found = _source_end_at(relay, applied)
+    found = source_end_at(relay, applied)
     if found is None:
         return None
     number, position = found
     if number < 1 or position < 0:
         return GroupEnd(None, has_moved_on=False)
+    if number != executed.file_number and not relay.file_names.is_known(applied):
+        return None
     end = LogCoordinates(relay.source_base, number, position)
     if is_of_other:
         return GroupEnd(end, has_moved_on=False)
@@ -494,7 +496,8 @@ def _group_end(
     return GroupEnd(end, _has_moved_on(relay, applied, executed, read, end))
 
 
-def _source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int] | None:
+def source_end_at(relay: RelayReader, stored: LogCoordinates) -> tuple[int, int] | None:
+    """File number and position in the source's log of what ends at relay coordinates."""
     group = relay.queue.at(stored.file_number, stored.position)
     if group is not None:
         return group[Q_SOURCE_FILE], group[Q_SOURCE_END]

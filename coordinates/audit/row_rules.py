@@ -12,6 +12,7 @@ from tallystick.coordinates.audit.baselines import UNSETTLED_MAX
 from tallystick.coordinates.audit.channel_evidence import (
     channel_evidence,
     listed_evidence,
+    source_end_at,
     stored_evidence,
     thread_evidence,
     workers_evidence,
@@ -36,6 +37,7 @@ from tallystick.coordinates.rules.binlog_position import (
 )
 from tallystick.coordinates.rules.channel import (
     GIVEN_UP,
+    SOURCE_FILE_KEPT,
     ChannelEvidence,
     applied_relay_gtids_executed,
     channel_positions_monotone,
@@ -438,6 +440,46 @@ def _follow_relay(
     if relay is not None and relay.is_of_one_source:
         history.may_execute_former = False
     _follow_unseen(state, history)
+    if relay is not None:
+        _follow_file_names(row, state, relay, history)
+
+
+def _follow_file_names(
+    row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
+) -> None:
+    """Put what the applier shows beside a name that it keeps into the file that it has come to."""
+    shown, state.executed = state.executed, _in_its_file(relay, state.applied, state.executed)
+    state.stored_executed = _in_its_file(relay, state.stored_applied, state.stored_executed)
+    if shown is None or state.executed is None:
+        return
+    kept = None if shown == state.executed else shown.file_name
+    if kept not in (None, history.kept_name):
+        row.checks.reporter.note(
+            ObservationCode.SOURCE_FILE_KEPT,
+            SOURCE_FILE_KEPT,
+            at=f"{row.collection_id} {shown}",
+            channel=state.channel,
+            collection_id=row.collection_id,
+            shown=str(shown),
+            executed=str(state.executed),
+        )
+    history.kept_name = kept
+    at = state.applied
+    if at is None or at.base_name != relay.base_name or relay.file_names.is_known(at):
+        return
+    end = source_end_at(relay, at)
+    if end is not None and end[0] == state.executed.file_number:
+        relay.file_names.take_over(at)
+    elif end is not None:
+        history.may_execute_former = True
+
+
+def _in_its_file(
+    relay: RelayReader, at: LogCoordinates | None, source: LogCoordinates | None
+) -> LogCoordinates | None:
+    if at is None or source is None or at.base_name != relay.base_name:
+        return source
+    return relay.file_names.in_its_file(at, source)
 
 
 def _follow_source(

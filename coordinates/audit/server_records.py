@@ -409,6 +409,7 @@ class ServerRecordReader(InstanceState):
         at, source = stored_pair(table, body["row"])
         if at is None or source is None:
             return
+        source = relay.file_names.in_its_file(at, source)
         group = written_group(relay, at, source)
         answer, rule = judge_pair(group, at, source, GROUP_FORGOTTEN), relay_info_coordinates_paired
         if table == "slave_worker_info":

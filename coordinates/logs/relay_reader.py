@@ -12,6 +12,7 @@ from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.events.journal import FLAG_ARTIFICIAL, FLAG_RELAY_LOG
 from tallystick.coordinates.events.log_events import EventClass
 from tallystick.coordinates.logs.anomaly import AnomalyKind, DroppedEvents
+from tallystick.coordinates.logs.applied_file_names import AppliedFileNames
 from tallystick.coordinates.logs.event_window import EventWindow, Mark
 from tallystick.coordinates.logs.group_queue import (
     Q_END,
@@ -92,6 +93,7 @@ class RelayReader(LogReader):
             has removed: nothing was seen of a source since that, or since records were missed.
         is_of_one_source: Whether all of it was read from its first file on, which came after the
             channel had given up the one before, and all of it is of one sender.
+        file_names: Which file of the source an applier names.
     """
 
     log_name = "relay log"
@@ -130,6 +132,7 @@ class RelayReader(LogReader):
     is_given_up: bool = False
     may_name_former: bool = True
     may_be_closed: bool = False
+    file_names: AppliedFileNames = field(default_factory=AppliedFileNames)
     _gathered: list[tuple[int, ...]] = field(default_factory=list, metadata=TRANSIENT)
 
     def compact(self) -> None:
@@ -164,10 +167,11 @@ class RelayReader(LogReader):
             self.group_state = GroupState.RESYNC
             self.received_is_complete = False
             self.has_missed = True
+        # What a receiver alone that is pointed elsewhere goes on with has a later number.
+        is_first = file_number == 1 and event.start == FIRST_POSITION
+        self.file_names.are_known |= is_first
         if self.is_given_up:
-            # What a receiver alone that is pointed elsewhere goes on with has a later number.
-            self.is_of_one_source = file_number == 1 and event.start == FIRST_POSITION
-            self.is_given_up = False
+            self.is_of_one_source, self.is_given_up = is_first, False
         self.base_name = base_name
         self.file_number = file_number
         self.offsets_doubtful = False
@@ -217,6 +221,7 @@ class RelayReader(LogReader):
         if is_own:
             return Mark.FILE
         position = FIRST_POSITION if event.value == ABSENT else event.value
+        self._name_file(event, (base_name, number))
         is_connecting = self.may_step_back
         if event.flags & FLAG_ARTIFICIAL or event.log_pos == 0:
             here = (self.source_base, self.source_number, self.position_end)
@@ -245,6 +250,19 @@ class RelayReader(LogReader):
         self.has_unpositioned = False
         self.source_high = max(self.source_high, (self.source_number, self.source_end))
         return Mark.FRAMING
+
+    def _name_file(self, event: Event, to: tuple[str, int]) -> None:
+        names, state = self.file_names, self.group_state
+        is_open = state in (GroupState.OPENED, GroupState.BODY)
+        if is_open or (names.was_within and state is GroupState.RESYNC and self._may_restart):
+            names.was_within = True
+            self.interrupt_group()
+        elif state is GroupState.IDLE and (names.are_known or self.queue):
+            names.was_within = False
+        else:
+            names.was_within = None  # one may have been left open where nothing was read
+        former = None if self.source_base is None else (self.source_base, self.source_number)
+        names.rotated((self.file_number, event.start + event.length), former, to)
 
     def _name_sender(self, event: Event) -> None:
         """What a new connection begins with names the server that it is to, and so do new files."""
@@ -498,6 +516,7 @@ class RelayReader(LogReader):
         self.has_restarted = False
         self.may_step_back = True
         self.steps_ahead = None
+        self.file_names.was_within = None
         self.queue.clear()
         self.drop_open_group()
 
@@ -505,6 +524,7 @@ class RelayReader(LogReader):
         """RESET REPLICA: the files are gone, numbers begin again."""
         self.is_given_up, self.is_of_one_source = True, False
         self.may_name_former = True
+        self.file_names = AppliedFileNames()
         self.base_name = None
         self.end = ABSENT
         self.window.clear()
@@ -530,6 +550,7 @@ class RelayReader(LogReader):
         """Records are missing, maybe a ROTATE of the source among them: its file is not known."""
         LogReader.mark_gap(self)
         self.may_name_former = True
+        self.file_names = AppliedFileNames()
         self.source_base = None
         self.source_number = self.source_end = self.position_end = self.sender = ABSENT
 

@@ -53,6 +53,13 @@ FORMER_SOURCE = reason(
     "the coordinates may still belong to the source that the channel had before",
     Lack.NEXT_ROW,
 )
+SOURCE_FILE_KEPT = reason(
+    "source_file_kept",
+    "the applier is at {executed} of the source and shows {shown}: where a receiver stopped within"
+    " a group and went on in another file, MySQL keeps the former file's name until the source's"
+    " next ROTATE; do not start anything from these coordinates",
+    Lack.NOTED,
+)
 BY_GTID_SET = reason(
     "by_gtid_set",
     "by GTID set a new connection begins at an earlier position, and no event of the channel's"

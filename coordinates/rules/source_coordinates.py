@@ -208,7 +208,7 @@ def wrong_coordinates(
             # Also where they look right: what is before them is not known to be executed.
             unknown = unknown or Undecided(FORMER_SOURCE)
         elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
-            if _may_be_former(name, row):
+            if _may_be_former(name, row) or _may_be_kept(name, row, against, state):
                 unknown = unknown or Undecided(FORMER_SOURCE)
                 continue
             if against.may_be_of_another_log(state, row.at.ts):
@@ -239,6 +239,22 @@ def _may_be_former(name: str, row: ChannelRow | ImageChannel) -> bool:
         return True
     is_executed = row.may_execute_former or "executed" in row.former
     return is_executed and (name == "executed" or row.read == row.executed)
+
+
+def _may_be_kept(
+    name: str, row: ChannelRow | ImageChannel, against: Against, state: Snapshot
+) -> bool:
+    """Whether the position alone may be of this source, beside a file name that the applier keeps.
+
+    A relay log that was read would have said so (``AppliedFileNames``). By GTID set alone a
+    receiver may stop within a group and go on with another source.
+    """
+    if name != "executed" or isinstance(row, ImageChannel) or row.is_relay_seen:
+        return False
+    if row.executed is None or row.read is None or not row.auto_position:
+        return False
+    there = row.read[0], row.executed[1]
+    return kind_at(against.source, state, there, since=row.coordinates_ts) is PositionKind.GROUP_END
 
 
 def _is_wrong(kind: PositionKind, name: str) -> bool:

@@ -1306,6 +1306,31 @@ class TestSourceCoordinateValid:
         expected = {"read_beyond_end"} if has_read else set()
         assert found == expected | ({"executed_beyond_end"} if doubt is None else set())
 
+    @pytest.mark.parametrize("has_relay_log", [True, False])
+    @pytest.mark.parametrize("auto_position", [True, False])
+    @pytest.mark.parametrize("beyond", [0, 8])
+    def test_an_applier_may_name_a_former_file_beside_a_position_in_the_present_one(
+        self, beyond, auto_position, has_relay_log
+    ):
+        """The relay log would show it; by position a receiver goes on within no other's group."""
+        source, replica = fleet_of_two(auto_position=auto_position)
+        if has_relay_log:
+            received_all(source, replica)
+        fields = {
+            "read_source_log_file": "s-bin.000001",
+            "read_source_log_pos": end_of(3),
+            "exec_source_log_file": "s-bin.000009",
+            "exec_source_log_pos": end_of(3) + beyond,
+            "auto_position": auto_position,
+        }
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3", **fields))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        may_be_kept = auto_position and not has_relay_log and not beyond
+        assert names(output) == ["source_coordinate_valid"] * (not may_be_kept)
+        reasons = {one.check.reason for one in output.checks}
+        assert ("coordinates_of_former_source" in reasons) == may_be_kept
+
     @pytest.mark.parametrize("kind", ["row", "image"])
     @pytest.mark.parametrize("may_be_former", [True, False])
     @pytest.mark.parametrize(

@@ -23,7 +23,6 @@ from tallystick.producers.simulator.server import administration, binary_log, li
 from tallystick.producers.simulator.server.binary_log import BinaryLog
 from tallystick.producers.simulator.server.channels import (
     ChannelMap,
-    QueuedFraming,
     QueuedGroup,
     RelayFile,
     RelayLog,
@@ -184,7 +183,7 @@ def _copies(files: tuple[RelayFile, ...]) -> list[RelayFile]:
         copy = RelayFile(file.base_name, file.number, file.previous_gtids.copy())
         copy.end, copy.event_ends = file.end, list(file.event_ends)
         copy.groups = [_group_in(copy, group) for group in file.groups]
-        copy.framings = [QueuedFraming(copy, f.end, f.source) for f in file.framings]
+        copy.framings = [replace(f, relay_file=copy) for f in file.framings]
         copies.append(copy)
     return copies
 

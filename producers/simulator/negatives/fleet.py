@@ -12,6 +12,7 @@ from tallystick.producers.simulator.kernel.journal_writer import WrongClock
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.log_status.log_status_query import LogStatus, OutOfMemory
 from tallystick.producers.simulator.negatives.acts import (
+    MS_US,
     SECOND_US,
     channels,
     foreign_uuid,
@@ -22,7 +23,7 @@ from tallystick.producers.simulator.negatives.acts import (
 )
 from tallystick.producers.simulator.negatives.negative import Negative
 from tallystick.producers.simulator.server import administration, commit, lifecycle, workload
-from tallystick.producers.simulator.server.channels import Applier, ChannelMap
+from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver
 from tallystick.producers.simulator.server.clients import Clients
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
@@ -93,6 +94,27 @@ class PointedElsewhere(Negative):
         near(fleet, 0.3, channel.replica, _point_elsewhere, channel, source)
         near(fleet, at, who, lifecycle.shut_down, who)
         near(fleet, start_at, channel.replica, _start_there, channel)
+
+
+class PointedWithinGroup(Negative):
+    """Twice the receiver alone gets another source, when it is within a group."""
+
+    name = "pointed_within_group"
+    text = "an applier without workers names the file that it was in, beside positions in another"
+    options: ClassVar = {
+        "auto_position": True,
+        "topology": "chain",
+        "writes_per_second": 20.0,
+        "applier_workers": 0,
+    }
+
+    def arrange(self, fleet: World) -> None:
+        fleet.pace.partial_chance = 0.6
+        channel = channels(fleet)[-1]
+        for share in (0.2, 0.25):
+            near(fleet, share, channel.source, administration.flush_binary_logs, channel.source)
+        near(fleet, 0.4, channel.replica, _point_within_group, channel, sources(fleet)[0])
+        near(fleet, 0.7, channel.replica, _point_within_group, channel, channel.source)
 
 
 class PointedByPosition(PointedElsewhere):
@@ -241,6 +263,16 @@ def _point_elsewhere(fleet: World, channel: Channel, source: Instance) -> None:
         administration.stop_replication(fleet, channel)
         executed = channel[Applier].executed
         administration.change_source(fleet, channel, source, position=executed)
+
+
+def _point_within_group(fleet: World, channel: Channel, source: Instance) -> None:
+    if fleet.now > fleet.load_ends_at or not channel.replica.is_running:
+        return
+    if channel.is_configured and channel[Receiver].is_running and channel.partial_group is not None:
+        administration.point_receiver(fleet, channel, source)
+        return
+    later = fleet.now + MS_US
+    fleet.schedule(later, channel.replica, _point_within_group, channel, source)
 
 
 def _start_there(fleet: World, channel: Channel) -> None:

@@ -120,6 +120,7 @@ def _throw_relay_logs_away(fleet: World, channel: Channel, number: int) -> None:
     """relay_log_recovery: relay logs are not trusted, the source is asked again."""
     channel.record("relay_log_recovery")
     channel[RelayLog].files = []
+    channel[RelayLog].is_left_open = False
     channel.pending = []
     channel[Receiver].retrieved = GtidIntervals()
     channel[Applier].executed = (channel[Applier].group_end[2], channel[Applier].group_end[3])

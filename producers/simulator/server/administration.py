@@ -158,15 +158,9 @@ def change_source(
     assert not channel[Receiver].is_running
     assert not channel[Applier].is_running
     backup_locks.end_all(fleet, channel.replica)
-    if channel in channel.source[ChannelMap].subscribers:
-        channel.source[ChannelMap].subscribers.remove(channel)
-    source[ChannelMap].subscribers.append(channel)
-    channel.source = source
+    _subscribe(fleet, channel, source)
     channel.is_configured = True
     channel[Receiver].ignore_server_ids = ignore_server_ids
-    # Where the receiver will begin to read is not known before it connects: no file may go.
-    channel[Receiver].cursor_lineage, channel[Receiver].cursor_file = source[BinaryLog].lineage, 0
-    channel[MasterInfo].connection = master_info.connection(fleet.scenario.seed, channel)
     removed = relay_log.end(channel)
     clear_channel(channel)
     body: dict[str, Any] = {
@@ -187,6 +181,24 @@ def change_source(
     receiver.persist_position(fleet, channel, "change_source")
     crash_points.reach(channel, CrashPoint.BETWEEN_REPOSITORIES)
     applier.persist_positions(fleet, channel, "change_source")
+
+
+def point_receiver(fleet: World, channel: Channel, source: Instance) -> None:
+    """The same while the applier runs: the relay log goes on. No record says so, but each row."""
+    receiver.stop(fleet, channel)
+    _subscribe(fleet, channel, source)
+    receiver.persist_position(fleet, channel, "change_source")
+    receiver.start(fleet, channel)
+
+
+def _subscribe(fleet: World, channel: Channel, source: Instance) -> None:
+    if channel in channel.source[ChannelMap].subscribers:
+        channel.source[ChannelMap].subscribers.remove(channel)
+    source[ChannelMap].subscribers.append(channel)
+    channel.source = source
+    # Where the receiver will begin to read is not known before it connects: no file may go.
+    channel[Receiver].cursor_lineage, channel[Receiver].cursor_file = source[BinaryLog].lineage, 0
+    channel[MasterInfo].connection = master_info.connection(fleet.scenario.seed, channel)
 
 
 def stop_replication(fleet: World, channel: Channel) -> None:
@@ -267,6 +279,7 @@ def clear_channel(channel: Channel) -> None:
     channel[Receiver].is_connected = False
     channel[RelayLog].files = []
     channel[RelayLog].beginnings += 1
+    channel[RelayLog].is_left_open, channel[Applier].kept_file = False, ""
     channel.pending = []
     channel[Receiver].retrieved = GtidIntervals()
     channel[Receiver].read = ("", 4)

@@ -345,7 +345,7 @@ def _advance(channel: Channel, queued: QueuedGroup) -> None:
         channel.pending.pop(0)
     applier = channel[Applier]
     applier.applied = (queued.relay_file.name, queued.end)
-    applier.executed = (queued.source_file, queued.logged.end)
+    applier.executed = (applier.kept_file or queued.source_file, queued.logged.end)
     applier.group_end = (*applier.applied, *applier.executed)
 
 
@@ -356,9 +356,12 @@ def _pass_framing(fleet: World, channel: Channel) -> None:
         framing = channel.pending.pop(0)
         assert isinstance(framing, QueuedFraming)
         applier.applied = (framing.relay_file.name, framing.end)
-        if framing.source is not None:
+        if framing.is_within and not channel.replica.variables["replica_parallel_workers"]:
+            # Without workers nothing is taken over within a group: the name of the file stays.
+            applier.kept_file = applier.executed[0]
+        elif framing.source is not None:
             # The source's ROTATE moves Ex_c, even back: a dump by GTID set begins at a file's head.
-            applier.executed = framing.source
+            applier.executed, applier.kept_file = framing.source, ""
             applier.group_end = (*applier.applied, *applier.executed)
             has_moved = True
     if has_moved:

@@ -65,6 +65,8 @@ class QueuedFraming:
     end: int
     source: tuple[str, int] | None
     """The source coordinate that a ROTATE names."""
+    is_within: bool = False
+    """Whether it comes within a group that was left open."""
 
 
 @dataclass(slots=True, eq=False)
@@ -77,6 +79,7 @@ class RelayLog:
         synced: Number of the file, and up to which offset it outlives a power cut.
         events_since_sync: Events written since then.
         beginnings: How often it was begun anew without its files.
+        is_left_open: Whether its last group was left open when a connection was closed.
     """
 
     base_name: str
@@ -84,6 +87,7 @@ class RelayLog:
     synced: tuple[int, int] = (0, 0)
     events_since_sync: int = 0
     beginnings: int = 0
+    is_left_open: bool = False
 
 
 @dataclass(slots=True, eq=False)
@@ -133,6 +137,8 @@ class Applier:
         executed: (Relay_Master_Log_File, Exec_Master_Log_Pos).
         group_end: Relay and source coordinate after the last applied group, or where applying
             began.
+        kept_file: The file of the source that it names because it was within a group when another
+            one began; empty: it names the one that it is in.
         ignored_db: What a filter leaves out (replicate_ignore_db); empty: there is none.
         last_checkpoint: When a coordinator last moved its low-water mark.
         commit_awaited: Generation and time of an applier that waits for the commit of its group.
@@ -144,6 +150,7 @@ class Applier:
     applied: tuple[str, int] = ("", 0)
     executed: tuple[str, int] = ("", 0)
     group_end: tuple[str, int, str, int] = ("", 4, "", 0)
+    kept_file: str = ""
     ignored_db: str = ""
     last_checkpoint: int = 0
     commit_awaited: tuple[int, int] | None = None

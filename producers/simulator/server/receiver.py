@@ -108,6 +108,7 @@ def disconnect(fleet: World, channel: Channel) -> None:
             return
         channel.pending.pop()
         partial.relay_file.groups.remove(partial)
+        channel[RelayLog].is_left_open = True
 
 
 def reconnect(fleet: World, channel: Channel, delay: int) -> None:
@@ -306,6 +307,7 @@ def _queue(channel: Channel, file: BinlogFile, logged: LoggedGroup) -> QueuedGro
     queued = QueuedGroup(logged, file.name, relay_file, relay_file.end)
     relay_file.groups.append(queued)
     channel.pending.append(queued)
+    channel[RelayLog].is_left_open = False
     return queued
 
 

@@ -247,7 +247,7 @@ def end(channel: Channel) -> tuple[str, int]:
 
 def _expect_framing(channel: Channel, source: tuple[str, int]) -> None:
     file = channel[RelayLog].files[-1]
-    framing = QueuedFraming(file, file.end, source)
+    framing = QueuedFraming(file, file.end, source, channel[RelayLog].is_left_open)
     file.framings.append(framing)
     channel.pending.append(framing)
 
