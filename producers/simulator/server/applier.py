@@ -355,11 +355,12 @@ def _pass_framing(fleet: World, channel: Channel) -> None:
     while channel.pending and isinstance(channel.pending[0], QueuedFraming):
         framing = channel.pending.pop(0)
         assert isinstance(framing, QueuedFraming)
-        applier.applied = (framing.relay_file.name, framing.end)
         if framing.is_within and not channel.replica.variables["replica_parallel_workers"]:
-            # Without workers nothing is taken over within a group: the name of the file stays.
+            # Without workers nothing moves within a group, and the name of the file stays.
             applier.kept_file = applier.executed[0]
-        elif framing.source is not None:
+            continue
+        applier.applied = (framing.relay_file.name, framing.end)
+        if framing.source is not None:
             # The source's ROTATE moves Ex_c, even back: a dump by GTID set begins at a file's head.
             applier.executed, applier.kept_file = framing.source, ""
             applier.group_end = (*applier.applied, *applier.executed)
