@@ -448,9 +448,10 @@ def _follow_file_names(
     row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
 ) -> None:
     """Put what the applier shows beside a name that it keeps into the file that it has come to."""
-    shown, state.executed = state.executed, _in_its_file(relay, state.applied, state.executed)
+    at, shown = state.applied, state.executed
+    state.executed = _in_its_file(relay, at, shown)
     state.stored_executed = _in_its_file(relay, state.stored_applied, state.stored_executed)
-    if shown is None or state.executed is None:
+    if at is None or shown is None or state.executed is None or at.base_name != relay.base_name:
         return
     kept = None if shown == state.executed else shown.file_name
     if kept not in (None, history.kept_name):
@@ -464,10 +465,7 @@ def _follow_file_names(
             executed=str(state.executed),
         )
     history.kept_name = kept
-    at = state.applied
-    if at is None or at.base_name != relay.base_name or relay.file_names.is_known(at):
-        return
-    end = source_end_at(relay, at)
+    end = None if relay.file_names.is_known(at) else source_end_at(relay, at)
     if end is not None and end[0] == state.executed.file_number:
         relay.file_names.take_over(at)
     elif end is not None:

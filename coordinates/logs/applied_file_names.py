@@ -11,6 +11,8 @@ REMEMBERED = 64
 FileName = tuple[str, int]
 """Base name and number."""
 _NOT_KNOWN: FileName = ("", 0)
+_ANY: FileName = ("", 1)
+_UNSEEN = (0, 0, *_NOT_KNOWN, *_ANY)
 
 
 @dataclass(slots=True)
@@ -24,16 +26,19 @@ class AppliedFileNames:
     new one. An applier with workers gives the group up first, and takes the name over.
 
     Attributes:
-        are_known: Whether that was seen from the first relay log file on.
         was_within: Whether the last ROTATE came within a group, None not known.
     """
 
-    are_known: bool = False
     was_within: bool | None = None
-    _named: list[tuple[int, int, str, int, str, int]] = field(default_factory=list)
-    """From the end of a ROTATE on (number of the relay log file, position): the file that is named,
-    and the one that it is in. Only where they may differ, and where they are the same again.
+    _named: list[tuple[int, int, str, int, str, int]] = field(default_factory=lambda: [_UNSEEN])
+    """From a place of the relay log on (number of the file, position): the file that is named, and
+    the one that the applier is in; both the same where it names what it is in.
     """
+
+    @classmethod
+    def from_the_start(cls) -> AppliedFileNames:
+        """Of a relay log from its first file on: no group was left open before."""
+        return cls(_named=[(0, 0, *_ANY, *_ANY)])
 
     def rotated(self, end: tuple[int, int], former: FileName | None, to: FileName) -> None:
         """A ROTATE of the source; `was_within` says whether it came within a group.
@@ -43,40 +48,36 @@ class AppliedFileNames:
             former: The file of the source that was copied before, None not known.
             to: The file that follows.
         """
-        last = self._named[-1] if self._named else None
-        is_taken_over = self.are_known if last is None else last[2:4] == last[4:]
+        last = self._named[-1][2:]
+        is_taken_over = last[:2] == last[2:]
+        named = (former or _NOT_KNOWN) if is_taken_over else last[:2]
         if self.was_within is False:
             named = to
-        elif last is None or is_taken_over:
-            named = former if is_taken_over and former is not None else _NOT_KNOWN
-        else:
-            named = last[2:4]
-        if self.was_within is None and named != to:
+        elif self.was_within is None and named != to:
             named = _NOT_KNOWN
-        is_same = is_taken_over if named == to else last is not None and last[2:] == (*named, *to)
-        if not is_same:
-            self._named = [*self._named[1 - REMEMBERED :], (*end, *named, *to)]
+        if (named, to) != (last[:2], last[2:]) and not (is_taken_over and named == to):
+            if len(self._named) == REMEMBERED:
+                self._named[:2] = [_UNSEEN]
+            self._named.append((*end, *named, *to))
 
     def in_its_file(self, at: LogCoordinates, source: LogCoordinates) -> LogCoordinates:
         """Source coordinates that were shown beside coordinates of the relay log."""
-        place = self._place(at)
-        if place and self._named[place - 1][2:4] == (source.base_name, source.file_number):
-            return LogCoordinates(*self._named[place - 1][4:], source.position)
+        named = self._named[self._index(at)][2:]
+        if named[:2] == (source.base_name, source.file_number):
+            return LogCoordinates(*named[2:], source.position)
         return source
 
-    def is_known(self, at: LogCoordinates) -> bool:
-        """Whether what an applier names at coordinates of the relay log is known."""
-        place = self._place(at)
-        return self._named[place - 1][2:4] != _NOT_KNOWN if place else self.are_known
+    def is_known(self, at: LogCoordinates | None = None) -> bool:
+        """Whether what an applier names is known, at relay log coordinates or at the end."""
+        index = -1 if at is None else self._index(at)
+        return self._named[index][2:4] != _NOT_KNOWN
 
     def take_over(self, at: LogCoordinates) -> None:
         """What was shown at coordinates of the relay log is the file that it had come to."""
-        place = self._place(at)
-        if not place:
-            self.are_known = True
-            return
-        last = self._named[place - 1]
-        self._named[place - 1] = (*last[:2], *last[4:], *last[4:])
+        index = self._index(at)
+        place = self._named[index]
+        self._named[index] = (*place[:2], *place[4:], *place[4:])
 
-    def _place(self, at: LogCoordinates) -> int:
-        return bisect_right(self._named, (at.file_number, at.position), key=lambda one: one[:2])
+    def _index(self, at: LogCoordinates) -> int:
+        places = bisect_right(self._named, (at.file_number, at.position), key=lambda one: one[:2])
+        return max(places - 1, 0)

@@ -169,7 +169,8 @@ class RelayReader(LogReader):
             self.has_missed = True
         # What a receiver alone that is pointed elsewhere goes on with has a later number.
         is_first = file_number == 1 and event.start == FIRST_POSITION
-        self.file_names.are_known |= is_first
+        if is_first:
+            self.file_names = AppliedFileNames.from_the_start()
         if self.is_given_up:
             self.is_of_one_source, self.is_given_up = is_first, False
         self.base_name = base_name
@@ -257,7 +258,7 @@ class RelayReader(LogReader):
         if is_open or (names.was_within and state is GroupState.RESYNC and self._may_restart):
             names.was_within = True
             self.interrupt_group()
-        elif state is GroupState.IDLE and (names.are_known or self.queue):
+        elif state is GroupState.IDLE and (names.is_known() or self.queue):
             names.was_within = False
         else:
             names.was_within = None  # one may have been left open where nothing was read
