@@ -24,12 +24,8 @@ class AppliedFileNames:
     within a group and another file follows, of the same source or another one, the ROTATE comes
     inside the group: until the next one the applier names the former file beside positions in the
     new one. An applier with workers gives the group up first, and takes the name over.
-
-    Attributes:
-        was_within: Whether the last ROTATE came within a group, None not known.
     """
 
-    was_within: bool | None = None
     _named: list[tuple[int, int, str, int, str, int]] = field(default_factory=lambda: [_UNSEEN])
     """From a place of the relay log on (number of the file, position): the file that is named, and
     the one that the applier is in; both the same where it names what it is in.
@@ -40,20 +36,28 @@ class AppliedFileNames:
         """Of a relay log from its first file on: no group was left open before."""
         return cls(_named=[(0, 0, *_ANY, *_ANY)])
 
-    def rotated(self, end: tuple[int, int], former: FileName | None, to: FileName) -> None:
-        """A ROTATE of the source; `was_within` says whether it came within a group.
+    def rotated(
+        self,
+        end: tuple[int, int],
+        former: FileName | None,
+        to: FileName,
+        *,
+        is_within: bool | None,
+    ) -> None:
+        """A ROTATE of the source.
 
         Args:
             end: Number of the relay log file and position.
             former: The file of the source that was copied before, None not known.
             to: The file that follows.
+            is_within: Whether it comes within a group, None not known.
         """
         last = self._named[-1][2:]
         is_taken_over = last[:2] == last[2:]
         named = (former or _NOT_KNOWN) if is_taken_over else last[:2]
-        if self.was_within is False:
+        if is_within is False:
             named = to
-        elif self.was_within is None and named != to:
+        elif is_within is None and named != to:
             named = _NOT_KNOWN
         if (named, to) != (last[:2], last[2:]) and not (is_taken_over and named == to):
             if len(self._named) == REMEMBERED:

@@ -253,17 +253,12 @@ class RelayReader(LogReader):
         return Mark.FRAMING
 
     def _name_file(self, event: Event, to: tuple[str, int]) -> None:
-        names, state = self.file_names, self.group_state
-        is_open = state in (GroupState.OPENED, GroupState.BODY)
-        if is_open or (names.was_within and state is GroupState.RESYNC and self._may_restart):
-            names.was_within = True
-            self.interrupt_group()
-        elif state is GroupState.IDLE and (names.is_known() or self.queue):
-            names.was_within = False
-        else:
-            names.was_within = None  # one may have been left open where nothing was read
+        is_within: bool | None = self.group_state is not GroupState.IDLE
+        if not is_within and not self.file_names.is_known() and not self.queue:
+            is_within = None  # a group may have been left open where nothing was read
         former = None if self.source_base is None else (self.source_base, self.source_number)
-        names.rotated((self.file_number, event.start + event.length), former, to)
+        end = self.file_number, event.start + event.length
+        self.file_names.rotated(end, former, to, is_within=is_within)
 
     def _name_sender(self, event: Event) -> None:
         """What a new connection begins with names the server that it is to, and so do new files."""
@@ -517,7 +512,6 @@ class RelayReader(LogReader):
         self.has_restarted = False
         self.may_step_back = True
         self.steps_ahead = None
-        self.file_names.was_within = None
         self.queue.clear()
         self.drop_open_group()
 

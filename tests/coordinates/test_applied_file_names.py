@@ -15,10 +15,9 @@ Rotate = tuple[bool | None, int | None, int]
 def after(*rotates: Rotate, is_first: bool = True) -> AppliedFileNames:
     """The names after ROTATE events, each at the end of the next relay log file's first event."""
     names = AppliedFileNames.from_the_start() if is_first else AppliedFileNames()
-    for number, (was_within, former, to) in enumerate(rotates, 1):
-        names.was_within = was_within
+    for number, (is_within, former, to) in enumerate(rotates, 1):
         before = None if former is None else ("binlog", former)
-        names.rotated((number, 100), before, ("binlog", to))
+        names.rotated((number, 100), before, ("binlog", to), is_within=is_within)
     return names
 
 

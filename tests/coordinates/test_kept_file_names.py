@@ -25,19 +25,15 @@ def pointed(former: int, events: int) -> tuple[Journal, RelayLog, list[list[Reco
     relay.connect(name(former))
     apply(journal, relay, of_file(more[0], former))
     show(journal, relay, former)
-    return journal, relay, point(journal, relay, more[1:], former, events, NEW)
+    return journal, relay, point(journal, relay, more[1:], events, NEW)
 
 
 def point(
-    journal: Journal,
-    relay: RelayLog,
-    more: list[list[Record]],
-    former: int,
-    events: int,
-    to: int,
+    journal: Journal, relay: RelayLog, more: list[list[Record]], events: int, to: int
 ) -> list[list[Record]]:
     """The receiver goes on in another file; the groups after the one that came again."""
-    relay.copy(of_file(more[0][:events], former))
+    assert relay.source is not None
+    relay.copy({**event, "file": relay.source[0]} for event in more[0][:events])
     relay.rotate()
     relay.connect(name(to))
     relay.event("ROTATE", 44, log_pos=0, next_file=name(to), next_position=157)
@@ -144,11 +140,33 @@ def test_the_name_is_kept_over_a_restart_and_relay_log_recovery(former: int) -> 
 
 @pytest.mark.parametrize("former", [2, 24])
 def test_what_is_in_a_relay_log_of_another_name_is_not_put_elsewhere(former: int) -> None:
-    journal, relay, _ = pointed(former, 1)
-    show(journal, relay, former)
+    journal, _, _ = pointed(former, 1)
     [status] = journal.replica_status(Relay_Source_Log_File=name(former))
     journal.row(replica_status=[status | {"Relay_Log_File": "other.000009"}])
-    assert len(kept(audit(journal))) == 1
+    assert kept(audit(journal)) == []
+
+
+@pytest.mark.parametrize("former", [2, 24])
+def test_a_name_that_is_kept_again_is_noted_again(former: int) -> None:
+    journal, relay, more = pointed(former, 1)
+    show(journal, relay, former)
+    relay.event("ROTATE", 46, log_pos=9000, next_file=name(former), next_position=4)
+    apply(journal, relay, of_file(more[0], former))
+    show(journal, relay, former)
+    point(journal, relay, more[1:], 1, NEW)
+    show(journal, relay, former)
+    result = audit(journal)
+    assert (result.broken, len(kept(result))) == ([], 2)
+
+
+@pytest.mark.parametrize("former", [2, 24])
+def test_a_rotate_after_a_group_is_taken_over_wherever_the_journal_begins(former: int) -> None:
+    journal, relay, more = pointed(former, 0)
+    for group in more[:3]:
+        show(journal, relay, former)
+        apply(journal, relay, of_file(group, NEW))
+    begun = [(one["kind"], one.get("type")) for one in journal.records].index(("relay", "GTID"))
+    assert PAIRS[1] in audit(journal.records[begun:]).broken
 
 
 @pytest.mark.parametrize("former", [2, 24])
@@ -182,7 +200,7 @@ def test_what_is_missing_accuses_nobody(former: int, events: int) -> None:
         show(journal, relay, former if events else NEW)
     relay.event("ROTATE", 46, log_pos=9000, next_file=name(NEW + 1), next_position=4)
     apply(journal, relay, of_file(more.pop(0), NEW + 1))
-    point(journal, relay, more, NEW + 1, 2, NEW + 2)
+    point(journal, relay, more, 2, NEW + 2)
     show(journal, relay, NEW + 1)
     assert audit(journal).broken == []
     for place in range(1, len(journal.records)):
