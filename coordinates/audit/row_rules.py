@@ -448,11 +448,16 @@ def _follow_file_names(
     row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
 ) -> None:
     """Put what the applier shows beside a name that it keeps into the file that it has come to."""
-    at, shown = state.applied, state.executed
-    state.executed = _in_its_file(relay, at, shown)
-    state.stored_executed = _in_its_file(relay, state.stored_applied, state.stored_executed)
-    if at is None or shown is None or state.executed is None or at.base_name != relay.base_name:
+    at, stored = (
+        None if at is None or at.base_name != relay.base_name else at
+        for at in (state.applied, state.stored_applied)
+    )
+    names, shown = relay.file_names, state.executed
+    if stored is not None and state.stored_executed is not None:
+        state.stored_executed = names.in_its_file(stored, state.stored_executed)
+    if at is None or shown is None:
         return
+    state.executed = names.in_its_file(at, shown)
     kept = None if shown == state.executed else shown.file_name
     if kept not in (None, history.kept_name):
         row.checks.reporter.note(
@@ -465,19 +470,11 @@ def _follow_file_names(
             executed=str(state.executed),
         )
     history.kept_name = kept
-    end = None if relay.file_names.is_known(at) else source_end_at(relay, at)
-    if end is not None and end[0] == state.executed.file_number:
-        relay.file_names.take_over(at)
+    end = None if names.is_known(at) else source_end_at(relay, at)
+    if end is not None and end[0] == shown.file_number:
+        names.take_over(at)
     elif end is not None:
         history.may_execute_former = True
-
-
-def _in_its_file(
-    relay: RelayReader, at: LogCoordinates | None, source: LogCoordinates | None
-) -> LogCoordinates | None:
-    if at is None or source is None or at.base_name != relay.base_name:
-        return source
-    return relay.file_names.in_its_file(at, source)
 
 
 def _follow_source(

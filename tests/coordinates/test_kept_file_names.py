@@ -206,6 +206,9 @@ def test_what_is_missing_accuses_nobody(former: int, events: int) -> None:
     for place in range(1, len(journal.records)):
         before, rest = journal.records[:place], journal.records[place:]
         assert audit(rest).broken == [], place
+        gap = {"kind": "gap", "instance": journal.instance, "ts": rest[0]["ts"]}
         for lacking in (1, 6, 20):
-            gap = {"kind": "gap", "instance": journal.instance, "ts": rest[0]["ts"]}
             assert audit([*before, gap, *rest[lacking:]]).broken == [], (place, lacking)
+        if rest[0]["kind"] == "relay":
+            of_channel = [*before, gap | {"channel": ""}, *rest[1:]]
+            assert audit(of_channel).broken == [], place
