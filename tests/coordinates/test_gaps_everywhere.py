@@ -63,3 +63,19 @@ def test_engines_that_may_have_been_locked_before_a_gap(is_alone: bool) -> None:
 
 def _reasons(result: Audited) -> set[tuple[str, str]]:
     return {(rule, one.reason) for one in result.observations for rule in one.rules}
+
+
+def test_a_retry_after_a_round_that_was_not_seen_is_not_timed() -> None:
+    """When that gave up is not known; of one that was seen, it is."""
+    steps = ("engine begin", "engine unlock_all", "engine retry")
+    assert audit(backup(*steps)).broken == ["engine_lock_budget"]
+    assert audit(reduced(backup(*steps[1:]).records, "gap 1")).broken == []
+
+
+@pytest.mark.parametrize("has_locked", [True, False])
+def test_a_gap_is_named_where_an_engine_is_locked(has_locked: bool) -> None:
+    """Without one nothing can be missing beside it."""
+    lock = ("engine lock innodb",) if has_locked else ()
+    records = backup("begin", "metadata lock", *lock, *POINT).records
+    seen = _reasons(audit(reduced(records, "gap 1")))
+    assert ((ENGINES, "begin_unseen") in seen) == has_locked

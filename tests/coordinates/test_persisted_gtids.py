@@ -99,3 +99,28 @@ def test_a_purge_goes_as_far_as_the_number_that_was_written(number, waiting, fou
     journal.record("gtid_persister", gtid=f"{UUID_A}:1", **waiting)
     journal.record("gtid_persister", step="purge", trx_no=12)
     assert [finding.case for finding in audit(journal).findings] == found
+
+
+@pytest.mark.parametrize("step", ["commit", "prepare", "write"])
+@pytest.mark.parametrize("is_followed", [True, False])
+def test_what_a_crash_may_have_taken_with_the_log_need_not_be_found(step, is_followed):
+    """A crash ends the log elsewhere than it was seen to end: its last groups are not known.
+
+    Of a log that was seen as it is, everything has to be found.
+    """
+    journal = persisted()
+    if step == "write":
+        journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:4", oldest_trx_no=4)
+    else:
+        number = {"trx_no": 4} if step == "commit" else {}
+        journal.record("gtid_persister", step=step, gtid=f"{UUID_A}:4", **number)
+    journal.start(
+        crashed=True,
+        recovered={
+            "file": "binlog.000001",
+            "position": journal.binlog.end + 300 * (not is_followed),
+        },
+        gtid_executed_table=f"{UUID_A}:1-2",
+        undo_gtids="",
+    )
+    assert ("undo_gtids_recovered" in audit(journal).broken) == is_followed
