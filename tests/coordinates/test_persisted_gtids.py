@@ -7,6 +7,7 @@ import pytest
 from tallystick.coordinates.rules.gtid_table import INTERVALS_MAX, PersistedGtids
 from tallystick.coordinates.values.gtid import GtidSet
 from tests.support.journals import UUID_A, Journal, audit
+from tests.support.rule_cases import source
 from tests.support.rule_cases_of_gtid_persistence import persisted, timed
 
 
@@ -103,24 +104,25 @@ def test_a_purge_goes_as_far_as_the_number_that_was_written(number, waiting, fou
 
 @pytest.mark.parametrize("step", ["commit", "prepare", "write"])
 @pytest.mark.parametrize("is_followed", [True, False])
-def test_what_a_crash_may_have_taken_with_the_log_need_not_be_found(step, is_followed):
+@pytest.mark.parametrize("logs_everything", [True, False])
+def test_what_a_crash_may_have_taken_with_the_log_need_not_be_found(
+    step, is_followed, logs_everything
+):
     """A crash ends the log elsewhere than it was seen to end: its last groups are not known.
 
-    Of a log that was seen as it is, everything has to be found.
+    Of a log that was seen as it is, or that lacks what is applied, everything has to be found.
     """
-    journal = persisted()
+    journal = persisted(journal=source(log_replica_updates=logs_everything))
+    first = {"step": "prepare"} if step == "prepare" else {"step": "commit", "trx_no": 4}
+    journal.record("gtid_persister", gtid=f"{UUID_A}:4", **first)
     if step == "write":
-        journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:4", oldest_trx_no=4)
-    else:
-        number = {"trx_no": 4} if step == "commit" else {}
-        journal.record("gtid_persister", step=step, gtid=f"{UUID_A}:4", **number)
+        journal.record("gtid_persister", step=step, gtids=f"{UUID_A}:4", oldest_trx_no=5)
+    position = journal.binlog.end + 300 * (not is_followed)
     journal.start(
         crashed=True,
-        recovered={
-            "file": "binlog.000001",
-            "position": journal.binlog.end + 300 * (not is_followed),
-        },
+        recovered={"file": "binlog.000001", "position": position},
         gtid_executed_table=f"{UUID_A}:1-2",
         undo_gtids="",
     )
-    assert ("undo_gtids_recovered" in audit(journal).broken) == is_followed
+    is_held = is_followed or not logs_everything
+    assert ("undo_gtids_recovered" in audit(journal).broken) == is_held
