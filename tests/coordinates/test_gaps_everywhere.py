@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.evidence_reduced import reduced
 from tests.support.journals import Audited, audit
-from tests.support.rule_cases import all_cases
+from tests.support.rule_cases import all_cases, apply, replica
 from tests.support.rule_cases_of_online_backup import backup
 
 CASES = all_cases()
@@ -79,3 +79,32 @@ def test_a_gap_is_named_where_an_engine_is_locked(has_locked: bool) -> None:
     records = backup("begin", "metadata lock", *lock, *POINT).records
     seen = _reasons(audit(reduced(records, "gap 1")))
     assert ((ENGINES, "begin_unseen") in seen) == has_locked
+
+
+@pytest.mark.parametrize("kind", ["binlog", "relay"])
+def test_a_start_after_events_of_a_log_is_not_the_first(kind: str) -> None:
+    """The journal begins behind that one: a crash has left the log's last file open."""
+    journal, relay, more = replica()
+    apply(journal, relay, more[0])
+    begun = len(journal.records)
+    apply(journal, relay, more[1])
+    before = [one for one in journal.records[begun:] if one["kind"] == kind]
+    since = len(journal.records)
+    position = {"file": "binlog.000001", "position": journal.binlog.end}
+    journal.start(crashed=True, recovered=position)
+    journal.binlog.open(2, str(journal.used))
+    relay.open(relay.number + 1)
+    relay.connect()
+    journal.row(replica_status=journal.replica_status())
+    result = audit(before + journal.records[since:])
+    assert "file_left_open" not in {one.reason for one in result.observations}
+
+
+@pytest.mark.parametrize("name", [one for one in CASES if one.startswith("info_repository_read")])
+def test_a_start_after_writes_to_a_repository_is_not_the_first(name: str) -> None:
+    """What is read back then is what these have left; the commands of before are there."""
+    records = CASES[name].build(breaks=False).records
+    for place, record in enumerate(records):
+        if record["kind"] == "start":
+            before = [one for one in records[:place] if one["kind"] in ("info_write", "channel")]
+            assert audit(before + records[place:]).broken == [], place
