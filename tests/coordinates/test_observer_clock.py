@@ -43,6 +43,19 @@ def skewed(ahead_us: dict[str, int], seed: int = 4, **options: object) -> AuditR
     return audit_history(fleet.advance(moments[-1] + SECOND_US).values())
 
 
+@pytest.mark.parametrize("by", ["nobody", "answer", "clock", "before"])
+def test_a_request_is_left_out_by_who_answers_requests(by):
+    """A journal that answers, that names its clock, or that did so before it began anew."""
+    clock = ObserverClock(has_observer=by == "before")
+    if by == "answer":
+        clock.answered(3 * SECOND_US, 4 * SECOND_US)
+    if by == "clock":
+        clock.change("c", 0, 0)
+    asked = [2 * SECOND_US, 3 * SECOND_US, 5 * SECOND_US]
+    left_out = {"nobody": [False] * 3, "answer": [False, False, True]}.get(by, [True] * 3)
+    assert [clock.has_left_out(at) for at in asked] == left_out
+
+
 def test_clocks_are_compared_by_the_requests_that_both_answered():
     """The one ahead by 3 s, the other behind by 2 s: the tolerance is added."""
     early, late = clock(3_000_000, 3_050_000), clock(-2_000_000, -1_900_000)
