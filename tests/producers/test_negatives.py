@@ -365,6 +365,16 @@ def test_a_hole_is_filled_by_a_transaction_of_each_server() -> None:
             ("crash_source", "recovery_on_new_server", "persister_reset"),
             {"writes_per_second": 5.0},
         ),
+        (
+            282,
+            ("backup_under_read_lock", "recovery_on_new_server"),
+            {
+                "topology": "single",
+                "writes_per_second": 15.0,
+                "max_binlog_size": 4096,
+                "applier_workers": 4,
+            },
+        ),
     ],
 )
 def test_no_case_makes_a_fault_of_another(seed: int, names: tuple[str, ...], options: dict) -> None:

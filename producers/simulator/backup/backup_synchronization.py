@@ -17,7 +17,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.producers.simulator.backup import backup_locks
+from tallystick.producers.simulator.backup import backup_locks, outer_locks
 from tallystick.producers.simulator.backup.critical_zone import CriticalZone
 from tallystick.producers.simulator.backup.tables import BACKED_UP, MYISAM, table_of
 from tallystick.producers.simulator.backup.threads import Thread
@@ -172,6 +172,9 @@ def _end_statement(
     if instance.get(BackupSynchronization) is not synchronization or not instance.is_running:
         return  # the connection was lost with the server, nothing was logged
     again = partial(_end_statement, instance, synchronization, thread, run)
+    # FLUSH TABLES WITH READ LOCK may have come since it locked its tables.
+    if outer_locks.must_wait(instance, thread.group.kind, again):
+        return
     if not backup_locks.coordinates_wait(instance, again):
         synchronization.execute(thread, run, again)
 
