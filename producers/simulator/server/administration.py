@@ -184,7 +184,10 @@ def change_source(
 
 
 def point_receiver(fleet: World, channel: Channel, source: Instance) -> None:
-    """The same while the applier runs: the relay log goes on. No record says so, but each row."""
+    """CHANGE REPLICATION SOURCE TO while the applier runs: the relay log goes on.
+
+    No record says so, but each row does.
+    """
     receiver.stop(fleet, channel)
     _subscribe(fleet, channel, source)
     receiver.persist_position(fleet, channel, "change_source")
