@@ -179,6 +179,25 @@ class TestReceivedWithinSourceLogged:
         source.status(f"{A}:1-3")
         assert names(audit(source, replica)) == []
 
+    @pytest.mark.parametrize("has_crashed", [False, True])
+    def test_what_was_applied_empty_and_a_crash_took_back_is_applied_again(self, has_crashed):
+        source, replica = fleet_of_two()
+        received_all(source, replica)
+        replica.log(f"{A}:1", f"{A}:2", server_id=1)
+        replica.empty = {f"{A}:3"}
+        replica.log(f"{A}:3", server_id=1)
+        if has_crashed:
+            replica.boot()
+            replica.end_file(end_of(2))
+            replica.open_file(f"{A}:1-2")
+            replica.empty = set()
+            replica.log(f"{A}:3", server_id=1)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        doubts = [one.data for one in output.observations if one.reason == "applied_empty"]
+        assert (names(output), len(doubts)) == ([], not has_crashed)
+
     @pytest.mark.parametrize("has_row", [False, True])
     def test_in_a_gap_the_source_may_have_executed_what_it_has_not_logged(self, has_row):
         """RESET and an assigned gtid_purged may be in it: only a row tells."""
