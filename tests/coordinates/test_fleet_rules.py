@@ -1647,6 +1647,19 @@ class TestSourceCoordinateValid:
         assert names(output) == []
         assert any("source_coordinate_valid" in o.rules for o in output.observations)
 
+    @pytest.mark.parametrize("has_gap", [True, False])
+    def test_a_file_may_have_ended_later_than_it_was_seen_to(self, has_gap):
+        """The log goes on in the next one, and is the same."""
+        source, replica = fleet_of_two()
+        if has_gap:
+            source.fleet_event(FleetEventKind.GAP, binlog_lineage=source.lineage)
+        source.open_file(f"{A}:1-4" if has_gap else f"{A}:1-3")
+        fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(4)}
+        replica.status(f"{A}:1-4", replica.says(source, f"{A}:1-4", **fields))
+        source.status(f"{A}:1-4")
+        broken = names(audit(source, replica))
+        assert ("source_coordinate_valid" in broken) == (not has_gap)
+
     def test_events_of_a_group_that_was_seen_in_part_are_undecided(self):
         """Whether the group ended in the unseen stretch is not known."""
         source, replica = fleet_of_two()
