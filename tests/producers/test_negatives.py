@@ -366,6 +366,11 @@ def test_a_hole_is_filled_by_a_transaction_of_each_server() -> None:
             {"writes_per_second": 5.0},
         ),
         (
+            1039050,
+            ("stray_file", "persister_burst"),
+            {"topology": "single", "writes_per_second": 3.0, "lock_steps": False},
+        ),
+        (
             282,
             ("backup_under_read_lock", "recovery_on_new_server"),
             {

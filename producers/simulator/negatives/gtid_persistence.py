@@ -112,6 +112,9 @@ class PersisterWithoutBinlog(Negative):
 
 
 def _commit_many(fleet: World, instance: Instance) -> None:
+    if not instance.is_running:
+        fleet.schedule(fleet.now + 100 * MS_US, instance, _commit_many, instance)
+        return
     for _ in range(TRANSACTIONS_MAX + 76):
         clients.write(fleet, instance, GroupKind.COMPRESSED)
 

@@ -69,6 +69,8 @@ def write(
     fleet: World, instance: Instance, kind: GroupKind = GroupKind.INNODB, **options: Any
 ) -> LoggedGroup | None:
     """A client commits one transaction; ``options`` as of ``workload.make_group``."""
+    if not instance.is_running:
+        return None
     later = partial(_write_later, fleet, instance, kind, **options)
     if not fleet.bus.emit(MAY_WRITE, instance, kind, later):
         return None
