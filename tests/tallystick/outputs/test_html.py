@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import chromium
 import pytest
 from cuts import START, collection_cuts
-from reports import HOSTILE, broken, finding, healthy, hostile, incident, result
+from reports import HOSTILE, broken, finding, healthy, hostile, incident, observation, result
 
 from tallystick.coordinates.audit.missing_answers import missing_answer
 from tallystick.coordinates.results import IncidentState, Verdict
@@ -241,3 +241,9 @@ def test_what_came_with_each_collection_is_shown_once():
     assert 2 == text.count("<code>LOG_STATUS_MISSING</code>")
     assert "at <bdi><code>c39</code></bdi>" in text
     assert "; 40 times since 2026-01-01 00:00:00 UTC" in text
+
+
+def test_an_observation_of_no_instance_is_of_the_fleet():
+    """What Great Expectations, or the run, says of all."""
+    text = render(replace(healthy(), observations=[observation(instance_id="")]))
+    assert "<small>the fleet, at <bdi><code>c-000030</code></bdi>" in text
