@@ -107,6 +107,8 @@ class PointedWithinGroup(Negative):
         "writes_per_second": 20.0,
         "applier_workers": 0,
     }
+    # That leaves the replica behind, and the source to which this returns may purge meanwhile.
+    excludes: ClassVar = frozenset({"pointed_elsewhere"})
 
     def arrange(self, fleet: World) -> None:
         fleet.pace.partial_chance = 0.6
