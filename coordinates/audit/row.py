@@ -14,6 +14,7 @@ from tallystick.coordinates.audit.row_evidence import Row
 from tallystick.coordinates.audit.row_rules import (
     judge_channels,
     judge_instance,
+    name_applied_files,
     note_commits_in_doubt,
 )
 from tallystick.coordinates.events.log_status import ServerState
@@ -141,7 +142,6 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     not_judged = _note_not_judged(state, audit, collection_id, is_early=is_early)
     if not_judged is not None:
         return [_leave_undecided(audit, checks, base, not_judged)]
-    channels = {name: _channel_side(base, state, name) for name in state.channels}
     row = Row(
         collection_id=collection_id,
         ts=waiting.ts,
@@ -155,6 +155,8 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
         redo_capacity=audit.redo.capacity_at(state.lsn, state.lsn_checkpoint),
         log_before=waiting.log_before,
     )
+    name_applied_files(row)
+    channels = {name: _channel_side(base, state, name) for name in state.channels}
     evidence = judge_instance(row)
     _leave_unseen_undecided(audit, checks)
     asked_at = waiting.body["asked_at"]

@@ -441,13 +441,20 @@ def _follow_relay(
         history.may_execute_former = False
     _follow_unseen(state, history)
     if relay is not None:
-        _follow_file_names(row, state, relay, history)
+        _follow_taken_over(state, relay, history)
 
 
-def _follow_file_names(
+def name_applied_files(row: Row) -> None:
+    """Put what appliers show beside a name that they keep into the file that they have come to."""
+    for name, state in row.state.channels.items():
+        relay = row.relays.get(name)
+        if relay is not None and relay.base_name is not None:
+            _name_applied_file(row, state, relay, row.baselines.channel(name))
+
+
+def _name_applied_file(
     row: Row, state: ChannelState, relay: RelayReader, history: ChannelBaselines
 ) -> None:
-    """Put what the applier shows beside a name that it keeps into the file that it has come to."""
     at, stored = (
         None if at is None or at.base_name != relay.base_name else at
         for at in (state.applied, state.stored_applied)
@@ -470,8 +477,15 @@ def _follow_file_names(
             executed=str(state.executed),
         )
     history.kept_name = kept
+
+
+def _follow_taken_over(state: ChannelState, relay: RelayReader, history: ChannelBaselines) -> None:
+    """Learn from the row whether the applier names the file that it is in, where that is open."""
+    at, names = state.applied, relay.file_names
+    if at is None or state.executed is None or at.base_name != relay.base_name:
+        return
     end = None if names.is_known(at) else source_end_at(relay, at)
-    if end is not None and end[0] == shown.file_number:
+    if end is not None and end[0] == state.executed.file_number:
         names.take_over(at)
     elif end is not None:
         history.may_execute_former = True

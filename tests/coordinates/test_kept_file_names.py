@@ -212,3 +212,12 @@ def test_what_is_missing_accuses_nobody(former: int, events: int) -> None:
         if rest[0]["kind"] == "relay":
             of_channel = [*before, gap | {"channel": ""}, *rest[1:]]
             assert audit(of_channel).broken == [], place
+
+
+@pytest.mark.parametrize("former", [2, 24])
+def test_the_cut_table_has_the_file_that_the_applier_is_in(former: int) -> None:
+    """Great Expectations asks the same rules of its columns, and answers the same."""
+    journal, relay, _ = pointed(former, 1)
+    show(journal, relay, former)
+    [cut] = [one for one in audit(journal).cuts if one.scope == "channel"][-1:]
+    assert cut.exec_source_log_file == name(NEW)
