@@ -45,7 +45,6 @@ LIMITS = {
     "rows that wait": Limit("row_not_reached", {f"{AUDIT}.instance.WAITING_MAX": 0}),
     "rows that were answered": Limit("", {f"{AUDIT}.instance.ANSWERED_MAX": 1}),
     "records that may come again": Limit("", {f"{AUDIT}.recent_records.RECENT_MAX": 1}),
-    "durations": Limit("", {f"{AUDIT}.reporter.UNCONFIRMED_MAX": 1}),
     "groups in flight": Limit("", {f"{AUDIT}.row_rules.UNSETTLED_MAX": 1}),
     "empty groups": Limit(
         "backup_change_unknown", {f"{LOGS}.binlog_reader.EMPTY_INTERVALS_MAX": 0}
