@@ -28,7 +28,7 @@ class Verdict(str, Enum):
 
 
 class Severity(str, Enum):
-    """How grave a broken invariant is (domain catalogue, column severity)."""
+    """How grave a broken rule is (docs/rules.md, column severity)."""
 
     CRITICAL = "critical"
     ERROR = "error"

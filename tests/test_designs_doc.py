@@ -130,7 +130,7 @@ class Row(NamedTuple):
     label: str
     text: str
     code: tuple[str, ...]
-    invariants: tuple[str, ...]
+    rules: tuple[str, ...]
     faults: tuple[str, ...]
     tests: tuple[str, ...]
     state: str
@@ -156,8 +156,8 @@ def row(line: str) -> Row:
     assert len(cells) == 6, line
     found = re.fullmatch(r"\*\*(.+?)\*\* (.+)", cells[0])
     assert found, line
-    code, invariants, faults, tests = map(names, cells[1:5])
-    return Row(found[1], found[2], code, invariants, faults, tests, cells[5])
+    code, rules, faults, tests = map(names, cells[1:5])
+    return Row(found[1], found[2], code, rules, faults, tests, cells[5])
 
 
 def names(cell: str) -> tuple[str, ...]:
@@ -220,13 +220,13 @@ def test_every_requirement_has_its_row(document: str) -> None:
 
 @documents
 def test_what_a_row_names_exists(document: str) -> None:
-    """Functions and tests are in the sources, invariants and faults in their registries."""
+    """Functions and tests are in the sources, rules and faults in their registries."""
     missing = [
         (one.label, name)
         for one in rows_of(document)
         for column, exists in (
             (one.code, is_in_the_code),
-            (one.invariants, RULES.__contains__),
+            (one.rules, RULES.__contains__),
             (one.faults, FAULTS.__contains__),
             (one.tests, is_a_test),
         )
@@ -245,13 +245,13 @@ def test_the_summary_counts_the_rows(document: str) -> None:
 
 
 @documents
-def test_a_fault_breaks_an_invariant_of_its_row(document: str) -> None:
+def test_a_fault_breaks_a_rule_of_its_row(document: str) -> None:
     """A row does not show off with a fault that is about something else."""
     strangers = [
         (one.label, fault)
         for one in rows_of(document)
         for fault in one.faults
-        if FAULTS[fault].must_fire.isdisjoint(one.invariants)
+        if FAULTS[fault].must_fire.isdisjoint(one.rules)
     ]
     assert strangers == []
 
@@ -268,7 +268,7 @@ def test_a_state_says_how_far_it_is(document: str) -> None:
         else:
             assert len(one.state.partition(": ")[2]) > len("see"), one
         if one.kind == "no meaning in a simulation":
-            assert (one.code, one.invariants, one.faults, one.tests) == ((), (), (), ()), one
+            assert (one.code, one.rules, one.faults, one.tests) == ((), (), (), ()), one
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The matrix: each fault breaks exactly its invariants, and no healthy history breaks any."""
+"""The matrix: each fault breaks exactly its rules, and no healthy history breaks any."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _explain(result: SeedResult) -> str:
 
 
 @pytest.mark.parametrize("fault", FAULTS, scope="module")
-def test_a_fault_breaks_exactly_the_invariants_of_the_catalogue(fault: str) -> None:
+def test_a_fault_breaks_exactly_the_rules_of_the_catalogue(fault: str) -> None:
     """Nothing that it breaks is overlooked, and nothing else is blamed."""
     result = _row(fault)
     assert result.injected, _explain(result)
@@ -131,7 +131,7 @@ def test_negatives_together_break_nothing(seed: int, options: dict[str, Any]) ->
     assert not result.fired, _explain(result)
 
 
-def test_every_invariant_is_broken_by_a_fault() -> None:
+def test_every_rule_is_broken_by_a_fault() -> None:
     """No rule is registered that nothing shows to work."""
     broken = {name for fault in FAULTS.values() for name in fault.must_fire}
     assert broken == set(RULES)
@@ -142,7 +142,7 @@ def test_every_invariant_is_broken_by_a_fault() -> None:
     [(fault, rule) for rule, fault in _FAULT_OF_RULE.items()],
     scope="module",
 )
-def test_the_matrix_fails_without_any_one_invariant(fault: str, rule: str) -> None:
+def test_the_matrix_fails_without_any_one_rule(fault: str, rule: str) -> None:
     """Switched off, a rule is missing from the row of its fault, and no other replaces it."""
     complete = _row(fault)
     result = judge_seed(_history(fault), disabled=frozenset({rule}))

@@ -50,7 +50,7 @@ class AuditResult:
 
     @property
     def evaluated(self) -> int:
-        """How many times an invariant was judged on a row."""
+        """How many times a rule was judged on a row."""
         return sum(cut.evaluated for cut in self.cuts)
 
 
@@ -61,7 +61,7 @@ def audit_history(
 
     Args:
         blocks: Blocks of any number of instances, each instance's in order.
-        disabled: Names of invariants that are not judged.
+        disabled: Names of rules that are not judged.
         goes_on: Whether the end shows nothing: what waits for later records is undecided.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Invariants in words: an entry of the registry as text that is also Markdown, and the page of all.
+"""Rules in words: an entry of the registry as text that is also Markdown, and the page of all.
 
 The only module that decides how an entry reads; it knows nothing of how one is judged.
 """
@@ -75,7 +75,7 @@ A finding comes with the statements that show it on the server, ready to copy. T
 with `<name>` where a finding has its own value; one whose values a finding lacks is left out of it.
 
 Tiers run in order. What failed an earlier tier is not used by a later one: a text that cannot be
-read is given to no other check, and a value that broke an invariant is no baseline for the rows
+read is given to no other check, and a value that broke a rule is no baseline for the rows
 after it. Each check answers CONSISTENT, INCONSISTENT, or UNDECIDED when the evidence does not
 suffice; each entry says when that is. Whatever is observed only later is decided later.
 
@@ -83,7 +83,7 @@ suffice; each entry says when that is. Whatever is observed only later is decide
 |---|---|
 {tiers}
 
-| no. | invariant | tier | looks at | severity |
+| no. | rule | tier | looks at | severity |
 |---|---|---|---|---|
 {index}
 """

@@ -272,7 +272,7 @@ def scenario_result(
                     as_warned[name],
                     leaves_checks=RULES[name].evidence is not None,
                 )
-                for name in claim.invariants
+                for name in claim.rules
             ),
         )
         for claim in design.claims

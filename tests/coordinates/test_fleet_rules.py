@@ -3144,7 +3144,7 @@ class TestRelayMirrorsSource:
 
 
 class TestClones:
-    """Invariants 60 and 61."""
+    """Rules 60 and 61."""
 
     def clone(
         self,
@@ -3547,7 +3547,7 @@ class TestClones:
 
 
 class TestFoundClones:
-    """Invariants 60 and 61 where clone_status alone has shown the clone."""
+    """Rules 60 and 61 where clone_status alone has shown the clone."""
 
     BEGUN = "2026-11-27 20:00:55.344000"
 
@@ -3753,7 +3753,7 @@ def _kind(name: str):
     return FleetEventKind(name)
 
 
-def test_disabled_invariants_stay_silent():
+def test_disabled_rules_stay_silent():
     """Each can be switched off by its name."""
     source, replica = fleet_of_two()
     replica.log(f"{B}:1")

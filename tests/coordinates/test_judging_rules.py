@@ -1,4 +1,4 @@
-"""Each invariant of one instance's audit, just inside and just outside its boundary."""
+"""Each rule of one instance's audit, just inside and just outside its boundary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_inside_the_boundary_nothing_is_found(name: str):
 
 @pytest.mark.parametrize("name", CASES)
 def test_outside_the_boundary_exactly_this_is_found(name: str):
-    """One step further and the invariant is named, and no other."""
+    """One step further and the rule is named, and no other."""
     result = audited(name, breaks=True)
     assert sorted(CASES[name].names) == result.broken
     # A finding's data have every value that the texts of its case name.
@@ -37,8 +37,8 @@ def test_outside_the_boundary_exactly_this_is_found(name: str):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_disabled_invariant_is_silent(name: str):
-    """Switched off, an invariant says nothing; the others speak as before."""
+def test_a_disabled_rule_is_silent(name: str):
+    """Switched off, a rule says nothing; the others speak as before."""
     rule = name.partition("__")[0]
     result = audit(CASES[name].build(breaks=True), disabled=frozenset({rule}))
     assert sorted(CASES[name].names - {rule}) == result.broken
@@ -56,7 +56,7 @@ def test_it_is_found_at_the_same_record_of_the_journal(name: str):
     assert places[0] == places[1]
 
 
-def test_every_invariant_of_one_instance_has_a_case():
+def test_every_rule_of_one_instance_has_a_case():
     """A rule without a case could be deleted unnoticed."""
     rules = {rule.name for rule in RULES.values() if rule.scope != "X"} - ELSEWHERE
     assert rules == {name.partition("__")[0] for name in CASES}

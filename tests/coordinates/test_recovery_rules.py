@@ -1,4 +1,4 @@
-"""Point-in-time recovery across instances: invariants 86 to 88, just inside and just outside."""
+"""Point-in-time recovery across instances: rules 86 to 88, just inside and just outside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The registry of invariants."""
+"""The registry of rules."""
 
 from __future__ import annotations
 

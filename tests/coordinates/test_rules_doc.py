@@ -1,4 +1,4 @@
-"""The page of invariants, and how one entry reads."""
+"""The page of rules, and how one entry reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from tallystick.coordinates import rules as invariants
+from tallystick.coordinates import rules
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.rules.describe import WIDTH, describe, page
 from tallystick.coordinates.rules.registry import Rule
@@ -119,7 +119,7 @@ def test_an_entry_cites_documents_by_name(rule):
 
 def test_each_rule_has_its_name_in_the_module_of_its_family():
     """A predicate under ``@rule`` has the rule's name, a constant the name in capitals."""
-    modules = [value for value in vars(invariants).values() if isinstance(value, ModuleType)]
+    modules = [value for value in vars(rules).values() if isinstance(value, ModuleType)]
     held = {
         name.lower(): value
         for module in modules

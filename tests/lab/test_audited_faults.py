@@ -43,7 +43,7 @@ def begin_check(lab: Lab, collections: int) -> subprocess.Popen[bytes]:
 
 
 def end_check(check: subprocess.Popen[bytes]) -> tuple[int, set[str]]:
-    """Waits for it; its exit status, and which invariants it found broken."""
+    """Waits for it; its exit status, and which rules it found broken."""
     out, said = check.communicate(timeout=CHECK_DEADLINE_S)
     try:
         report = json.loads(out)

@@ -19,7 +19,7 @@ from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
 
 
-def test_the_catalogue_names_servers_and_invariants_that_there_are() -> None:
+def test_the_catalogue_names_servers_and_rules_that_there_are() -> None:
     """What the audit is expected to find is in its registry."""
     for name, fault in FAULTS.items():
         assert name == fault.name

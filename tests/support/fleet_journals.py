@@ -322,7 +322,7 @@ def audit(*journals: Journal, **options: Any) -> FleetOutput:
 
 
 def names(output: FleetOutput) -> list[str]:
-    """Invariants of the findings."""
+    """Rules of the findings."""
     return sorted(finding.rule for finding in output.findings)
 
 

@@ -437,7 +437,7 @@ class Audited:
 
     @property
     def broken(self) -> list[str]:
-        """Names of the broken invariants, each once, in alphabetic order."""
+        """Names of the broken rules, each once, in alphabetic order."""
         return sorted({finding.rule for finding in self.findings})
 
     @property

@@ -1,4 +1,4 @@
-"""For each invariant of one instance's audit: a history just inside its boundary, one just outside.
+"""For each rule of one instance's audit: a history just inside its boundary, one just outside.
 
 A case is a function that is named after its rule, or begins with it and a double underscore;
 made to break it does the one thing more that no server may do.
@@ -34,7 +34,7 @@ class Build(Protocol):
 
 @dataclass(frozen=True)
 class Case:
-    """A history of one invariant; ``names``: what must be found in it when it is broken."""
+    """A history of one rule; ``names``: what must be found in it when it is broken."""
 
     build: Build
     names: frozenset[str]

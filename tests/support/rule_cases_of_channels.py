@@ -1,4 +1,4 @@
-"""Cases of the invariants of what a row says of a channel."""
+"""Cases of the rules of what a row says of a channel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the invariants of clones that one instance shows."""
+"""Cases of the rules of clones that one instance shows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the invariants of backup images (WL#3576)."""
+"""Cases of the rules of backup images (WL#3576)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the invariants of readable data and of one log (1 to 18)."""
+"""Cases of the rules of readable data and of one log (1 to 18)."""
 
 from __future__ import annotations
 

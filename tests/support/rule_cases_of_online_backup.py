@@ -1,4 +1,4 @@
-"""Cases of the invariants of online backups (WL#3576): zone, critical sequence, engine locks."""
+"""Cases of the rules of online backups (WL#3576): zone, critical sequence, engine locks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the invariants of collections, backups and clones."""
+"""Cases of the rules of collections, backups and clones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the invariants of InnoDB's redo log."""
+"""Cases of the rules of InnoDB's redo log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the invariants of one row's binary log half and its InnoDB half."""
+"""Cases of the rules of one row's binary log half and its InnoDB half."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the invariants of one instance over time."""
+"""Cases of the rules of one instance over time."""
 
 from __future__ import annotations
 

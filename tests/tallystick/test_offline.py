@@ -501,7 +501,7 @@ def test_campaign_counts_and_exits_by_the_result(tallystick, monkeypatch):
 
 
 def test_the_reference_is_complete(tallystick):
-    """Every invariant and every fault is listed, and each has an entry of its own."""
+    """Every rule and every fault is listed, and each has an entry of its own."""
     assert list(RULES) == [d["name"] for d in json.loads(tallystick("rules", "--json").out)]
     listed = tallystick("rules").out
     assert all(name in listed for name in RULES)

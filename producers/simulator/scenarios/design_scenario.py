@@ -22,12 +22,12 @@ class Claim:
     Attributes:
         requirement: Label of a row of docs/designs.md in the section of the document.
         text: What is shown, in one sentence.
-        invariants: Names of the invariants that the audit judges for it.
+        rules: Names of the rules that the audit judges for it.
     """
 
     requirement: str
     text: str
-    invariants: tuple[str, ...]
+    rules: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,7 +99,7 @@ def test_a_healthy_fleet_under_load_is_consistent(mysqld, tallystick, tmp_path):
 
 
 def test_an_errant_transaction_is_found_by_check_alone(mysqld, tallystick, tmp_path):
-    """Status 1; text, JSON and JUnit name replica, source, invariant and GTID."""
+    """Status 1; text, JSON and JUnit name replica, source, rule and GTID."""
     # Beside much else a row may take longer than half a second, and then its source is first seen
     # while the last one is read.
     unhurried = ("--collections", "3", "--interval", "1.5")

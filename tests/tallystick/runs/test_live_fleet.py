@@ -88,7 +88,7 @@ def test_a_healthy_demonstration_is_consistent():
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_every_fault_is_found_in_the_demonstration(fault):
-    """`tallystick demo --fault NAME` names exactly the invariants of the catalogue, in time."""
+    """`tallystick demo --fault NAME` names exactly the rules of the catalogue, in time."""
     # What is polled for less often comes in fewer blocks: as below, it is the same.
     fleet, _, blocks = demonstrate(fault=fault, every=4, a_second=2)
     assert fleet.injected, "the fault found no moment"

@@ -73,7 +73,7 @@ def test_every_claim_is_shown_and_nothing_else_is_found(name: str, seed: int) ->
 
 @pytest.mark.parametrize("name", DESIGN_SCENARIOS)
 def test_a_demonstration_claims_rows_of_its_document(name: str) -> None:
-    """Requirements are labels of its section, invariants are registered, nothing is said twice."""
+    """Requirements are labels of its section, rules are registered, nothing is said twice."""
     demonstration = DESIGN_SCENARIOS[name]
     section = re.split(r"^## ", DESIGNS, flags=re.MULTILINE)
     (page,) = [part for part in section if part.startswith(f"{demonstration.design}:")]
@@ -81,9 +81,9 @@ def test_a_demonstration_claims_rows_of_its_document(name: str) -> None:
     requirements = [claim.requirement for claim in demonstration.claims]
     assert set(requirements) <= labels
     assert len(requirements) == len(set(requirements))
-    named = {name for claim in demonstration.claims for name in claim.invariants}
+    named = {name for claim in demonstration.claims for name in claim.rules}
     assert named | {one.rule for one in demonstration.expected} <= set(RULES)
-    assert all(claim.invariants for claim in demonstration.claims)
+    assert all(claim.rules for claim in demonstration.claims)
 
 
 @pytest.mark.parametrize("name", DESIGN_SCENARIOS)
@@ -144,7 +144,7 @@ def test_a_claim_whose_rule_was_not_judged_is_not_shown() -> None:
     """What was seen counts only where the audit of the rules behind it agrees."""
     history, audit = run("log_status", 1)
     demonstration = DESIGN_SCENARIOS["log_status"]
-    unjudged = replace(demonstration.claims[0], invariants=("gtid_table_has_closed_files",))
+    unjudged = replace(demonstration.claims[0], rules=("gtid_table_has_closed_files",))
     other = replace(demonstration, claims=(unjudged, *demonstration.claims[1:]))
     silent = replace(audit, cuts=())
     for judged, is_shown in ((audit, True), (silent, False)):
