@@ -3,7 +3,7 @@
 An audit is a function of the blocks it has read, and these are a tenth of its state. So what is
 written after each micro-batch are the blocks, for all instances at once, and now and then the whole
 state of some audits. Whoever does not hold the audits of the last micro-batch (a process that is
-new, or one that others stood in for) makes them from the newest state and the blocks since.
+new, or one that others did the work of) makes them from the newest state and the blocks since.
 
 The log is a ring of segments. When what came into the newest takes a share of what all states take,
 the oldest is emptied: audits that need what is in it are written anew. Before that the oldest are
@@ -464,7 +464,7 @@ def _parts(
 
 
 def _encode_rows(rows: Mapping[JournalKey, Sequence[BlockRow]]) -> bytes:
-    """The rows of instances, by the instances' numbers, with a checksum behind."""
+    """The rows of instances, by the instances' numbers, with a checksum after them."""
     numbered = [(number, row) for number, of in enumerate(rows.values()) for row in of]
     columns = (
         [number for number, _ in numbered],

@@ -1,6 +1,6 @@
 """How many messages of the journal topic a micro-batch takes: as many as a number of bytes allows.
 
-Kafka tells how many messages there are, not how large, and Spark's limit counts messages and is set
+Kafka shows how many messages there are, not how large, and Spark's limit counts messages and is set
 when a query starts. So the limit follows from what the micro-batches before have shown, in steps of
 a factor, and the query is started again when it is another one: seldom, as a fleet's messages keep
 their size.

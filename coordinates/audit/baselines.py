@@ -57,13 +57,13 @@ class ChannelBaselines:
     """Until the applier has passed these relay log coordinates, Exec_Source_Log_Pos may be of the
     source that the channel had before; None: it is not."""
     began_at: LogCoordinates | None = None
-    """The flushed relay log coordinates of the first row, None before it; behind a change of the
+    """The flushed relay log coordinates of the first row, None before it; after a change of the
     source, of the first row after it."""
     passed_with: LogCoordinates | None = None
-    """Exec_Source_Log_Pos when the applier was first seen at ``began_at`` or behind it."""
+    """Exec_Source_Log_Pos when the applier was first seen at ``began_at`` or after it."""
     may_execute_former: bool = True
     """Whether Exec_Source_Log_Pos may be of a source that the channel had before: nothing that was
-    received behind ``began_at`` is known to be executed."""
+    received after ``began_at`` is known to be executed."""
     executed_may_be_former: bool = False
     """The same of ``executed``."""
     kept_name: str | None = None
@@ -155,7 +155,7 @@ class Baselines:
     logged_without_flush: bool = False
     """Whether groups may have been logged since the row before without a flush of the redo log."""
     logged_lsn: int | None = None
-    """The LSN of the last row behind which groups were logged: no crash takes what is before it."""
+    """The LSN of the last row after which groups were logged: no crash takes what is before it."""
     had_binlog: bool | None = None
     """Whether the previous row named a binary log file."""
     oldest_file: str | None = None
@@ -238,7 +238,7 @@ class Baselines:
         self.channels = {}
 
     def note_logged(self) -> None:
-        """Groups were logged behind the last row, and first the redo log was flushed."""
+        """Groups were logged after the last row, and first the redo log was flushed."""
         if not self.logged_without_flush:
             self.logged_lsn = self.numbers.get("LSN", self.logged_lsn)
 

@@ -457,7 +457,7 @@ class FleetAudit:
         self.collector.check(_subject(key, item), check)
 
     def _expire_queue(self, key: QueueKey, queue: Queue, before_ts: int) -> None:
-        """Comparisons of before a time: those that hold already hold, the others are undecided."""
+        """Comparisons of an earlier time: those that hold, hold; the others are undecided."""
         old = next((n for n, i in enumerate(queue.items) if i.at.ts >= before_ts), None)
         self._expire_oldest(key, queue, len(queue.items) if old is None else old)
 

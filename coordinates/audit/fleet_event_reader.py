@@ -63,7 +63,7 @@ BESIDE_THE_LOGS = frozenset(
         FleetEventKind.BEGUN_ANEW,
     }
 )
-"""Not read from the logs: events of before may still come, as while a server starts."""
+"""Not read from the logs: earlier events may still come, as while a server starts."""
 
 
 @dataclass(eq=False)
@@ -123,7 +123,7 @@ class FleetEventReader:
         self.comparisons.forget(instance_id)
 
     def is_repeated(self, event: FleetEvent) -> bool:
-        """Whether an event tells nothing but the time, as did the last ones of its instance."""
+        """Whether an event shows nothing but the time, as did the last ones of its instance."""
         if event.kind is not FleetEventKind.TIME:
             return False
         timeline = self.timelines.get(event.instance_id)
@@ -194,7 +194,7 @@ class FleetEventReader:
         """A run of events, cut where the instant ends that is open.
 
         Nothing of an instant comes once a later time is there. What was logged first after a row
-        or a heartbeat shows a state as well: the one of before may be the last until then. Where
+        or a heartbeat shows a state as well: the previous one may be the last until then. Where
         else a run is cut depends on the transport.
         """
         first_ts, count = event.body.get("first_ts"), event.body.get("first_count", 0)

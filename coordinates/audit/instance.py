@@ -755,7 +755,7 @@ class InstanceAudit(ServerRecordReader):
 
         Returns:
             The body, with ``asked_at``, before which nothing was read, and ``behind_us``, by how
-            much the clock was behind; the time of the answer; and by the clock of before where the
+            much the clock was behind; the time of the answer; and by the previous clock where the
             binary log ended when it was received, and since when parts of it may have been read.
         """
         clock, was_doubtful = self.clock, self.clock.is_doubtful

@@ -1,4 +1,4 @@
-"""What the fleet's audit remembers of one instance's journal: its binary log, and states of before.
+"""What the fleet's audit remembers of one instance's journal: its binary log, and earlier states.
 
 Comparisons ask for the state of a journal *as of* a time, because instances are absorbed in any
 interleaving. So at every fleet event whose position does not depend on how the journal was cut
@@ -58,7 +58,7 @@ class InstanceTimeline(SidTable):
     is_log_awaited: bool = False
     """Whether nothing was logged since a row or a heartbeat."""
     heartbeats: int = 0
-    """How many of its last events told nothing but the time, up to ``HEARTBEATS_MAX``, of which
+    """How many of its last events showed nothing but the time, up to ``HEARTBEATS_MAX``, of which
     the first and the last are states."""
     identities: list[Identity] = field(default_factory=list)
     cluster: str | None = None
@@ -527,7 +527,7 @@ class InstanceTimeline(SidTable):
         known = (tables for *where, tables in self.checksums if where == [lineage, *coordinates])
         return next(known, None)
 
-    # States of before
+    # Earlier states
 
     def take_snapshot(self, ts: int) -> None:
         """Remember the journal as it is."""

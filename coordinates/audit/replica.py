@@ -608,7 +608,7 @@ class Replica(SidTable):
                 self.left_uuids.append(channel.source_uuid)
 
     def unexplained(self, executed: GtidSet) -> GtidSet:
-        """What was executed, without what a source of before sent."""
+        """What was executed, without what an earlier source sent."""
         rest = executed - self.left
         for server_uuid in self.left_uuids:
             rest = rest.without_uuid(server_uuid)

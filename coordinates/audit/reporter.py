@@ -74,7 +74,7 @@ class Reporter:
     position: tuple[int, int, int] = field(default=(0, 0, 0), metadata=TRANSIENT)
     """Journal position of what is reported next: epoch, sequence, time."""
     tells_time: bool = False
-    """Whether the last fleet event told nothing but the time."""
+    """Whether the last fleet event showed nothing but the time."""
     _held: list[Callable[[], None]] = field(default_factory=list, metadata=TRANSIENT)
 
     def broken(
@@ -256,7 +256,7 @@ class Reporter:
 
     @property
     def has_told_time(self) -> bool:
-        """Whether nothing came after the last fleet event, which told nothing but the time."""
+        """Whether nothing came after the last fleet event, which showed nothing but the time."""
         return self.tells_time and not self._held
 
     def hold(self, emit: Callable[[], None]) -> None:

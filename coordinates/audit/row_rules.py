@@ -543,7 +543,7 @@ def _follow_unseen(state: ChannelState, history: ChannelBaselines) -> None:
 def _has_executed_after(
     state: ChannelState, began_at: LogCoordinates | None, passed_with: LogCoordinates | None
 ) -> bool:
-    """Whether something behind relay log coordinates was executed.
+    """Whether something after relay log coordinates was executed.
 
     A start opens the next file, and relay log recovery leaves out what is not executed: the applier
     then passes by the number of the file what it has not executed, and Exec_Source_Log_Pos goes on

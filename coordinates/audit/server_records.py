@@ -98,7 +98,7 @@ class ServerRecordReader(InstanceState):
         self.reporter.fleet_event(FleetEventKind.GAP, {"channel": name})
 
     def anchor_channel(self, name: str, lineage: int) -> None:
-        """Not everything that a channel did was seen: no value of before bounds what comes."""
+        """Not everything that a channel did was seen: no earlier value bounds what comes."""
         self.learn()
         self.applied.forget()
         self.repositories.forget()
@@ -205,7 +205,7 @@ class ServerRecordReader(InstanceState):
         elif not self.server.log_bin or self.server.flushes_before_logging:
             return
         elif self.server.commits_are_durable:
-            # So it is counted, as nobody knows: what was logged behind a row says more.
+            # So it is counted, as nobody knows: what was logged after a row says more.
             if has_logged and self.binlog.xid_groups and "LSN" in self.baselines.numbers:
                 self.baselines.doubtful_lsn = self.baselines.numbers["LSN"], "unknown"
         elif not (has_logged and self.redo.has_commits):

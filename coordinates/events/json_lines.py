@@ -437,7 +437,7 @@ def _cut_short(line_number: int, text: str) -> JsonLinesError:
 
 
 def _is_open(text: str) -> bool:
-    """Whether an object in a text goes on behind it."""
+    """Whether an object in a text goes on after it."""
     outside = _without_strings("", text)
     return outside.count("{") > outside.count("}")
 

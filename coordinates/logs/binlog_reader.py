@@ -585,7 +585,7 @@ class BinlogReader(BinlogFileReader):
         self.reporter.fleet_event(FleetEventKind.GAP, {"binlog_lineage": self.lineage})
 
     def mark_gap(self) -> None:
-        """Records are missing, maybe a RESET among them: nothing of before bounds what comes."""
+        """Records are missing, maybe a RESET among them: nothing earlier bounds what comes."""
         BinlogFileReader.mark_gap(self)
         self.forget_logged()
         self.closed = {}

@@ -419,7 +419,7 @@ class LogReader(SidTable):
         if event_class == _INCIDENT:
             self._read_incident(event)
             if state is _IDLE:
-                # As the server writes it behind a group of which it could not log all.
+                # As the server writes it after a group of which it could not log all.
                 return Mark.FILE
         if state is _RESYNC:
             return Mark.UNKNOWN

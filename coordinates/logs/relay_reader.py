@@ -474,7 +474,7 @@ class RelayReader(LogReader):
         return GtidSet.from_gnos(self.sids[group.sid], gnos)
 
     def waiting_behind(self, at: LogCoordinates) -> GtidSet:
-        """GTIDs of the groups that end behind coordinates, as far as they are remembered."""
+        """GTIDs of the groups that end after coordinates, as far as they are remembered."""
         if at.base_name != self.base_name:
             return GtidSet.EMPTY
         rows = self.queue.rows()[self.queue.count_until(at.file_number, at.position) :]

@@ -36,7 +36,7 @@ class Standstill:
         lineage, logged: The source's binary log, and what it held at that row.
         owed: What it has logged since, and the replica does not have.
         owed_ts: Since when that is known to be logged.
-        unread_ts: Since when groups without GTIDs are known to be logged behind ``read``; 0: none.
+        unread_ts: Since when groups without GTIDs are known to be logged after ``read``; 0: none.
         is_reported: Whether that has been reported.
     """
 

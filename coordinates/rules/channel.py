@@ -494,7 +494,7 @@ def applied_relay_gtids_executed(e: ChannelEvidence) -> RowAnswer:
         "The receiver adds a GTID when it has queued the group's last event, and at start the"
         " set is rebuilt from these same files. A reconnecting receiver asks the source for"
         " what is in neither this set nor gtid_executed: too large a set loses groups. The first"
-        " start after a clone empties the set behind a head that names what other files held:"
+        " start after a clone empties the set after a head that names what other files held:"
         " nothing that only a head names need be in it, but if a part is, all is."
     ),
     undecided_when=(

@@ -361,7 +361,7 @@ class CloneProtocol:
             self._other_version = donor, recipient, at
 
     def _went_on(self) -> None:
-        """A clone goes on behind the versions: the server has not refused it."""
+        """A clone goes on after the versions: the server has not refused it."""
         if self._other_version is None:
             return
         donor, recipient, at = self._other_version

@@ -362,7 +362,7 @@ def _case_of_seen(
 
     A receiver takes groups in the order of the donor's log. So one from before the position is
     wrong whatever came in front of it, and nothing came in front of the expected one if all that
-    was retrieved is new. A group from behind the expected one is wrong if it is among what was
+    was retrieved is new. A group from after the expected one is wrong if it is among what was
     retrieved, and the expected one is not, nor was executed.
     """
     file, position = resumed.clone.coordinates

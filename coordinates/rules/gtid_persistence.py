@@ -573,7 +573,7 @@ class GtidPersistence:
         self._persister_steps.forget()
 
     def reset(self) -> None:
-        """RESET empties the table, and no transaction of before belongs into it."""
+        """RESET empties the table, and no earlier transaction belongs into it."""
         writes = self._writes
         self._forget()
         self._writes = writes

@@ -282,7 +282,7 @@ def checkpoint_age_within_capacity(e: RedoEvidence) -> RowAnswer:
     undecided_when=(
         "the row has no readable LSN, or no row of this data lineage was accepted before; after"
         " a clone or a restore that the journal reports, comparison begins anew. After a crash"
-        " only what was flushed, the checkpoint, or a row behind which groups were logged with"
+        " only what was flushed, the checkpoint, or a row after which groups were logged with"
         " innodb_flush_log_at_trx_commit=1 bounds the LSN: redo in memory is gone"
     ),
     sources=("WL#9452, F-1.2.4", "MySQL manual: Redo Log; InnoDB Recovery"),

@@ -99,7 +99,7 @@ _OUTSIDE_GROUP = (
         "Nothing that it has executed will ever reach the others, and nothing of theirs will reach"
         " it. So ends a failover that lost transactions, or whose old source still accepts writes:"
         " they are nowhere but on the server that was replaced. A server that was detached in"
-        " order has what all others have, or is behind them. A member of a running group numbers"
+        " order has what all others have, or is after them. A member of a running group numbers"
         " under the group's name; under its own it was written to outside the group. All members"
         " apply what others have made in one order, in which nothing is passed over: the numbers"
         " themselves may have holes, as each member gives them out of blocks of its own."

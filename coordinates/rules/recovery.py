@@ -618,7 +618,7 @@ def replayed_log(made: RecoveryMade, against: Against) -> Replayed | Waiting | U
         return Replayed(source, state)
     if image["lineage"] == state.lineage:
         return Replayed(source, state)
-    # A RESET leaves a state behind of which it is not known what was logged just before it.
+    # A RESET leaves a state of which it is not known what was logged just before it.
     named = (s for s in source.states if s.base_name is not None)
     of_lineage = [s for s in named if s.lineage == image["lineage"]]
     if not of_lineage:

@@ -641,7 +641,7 @@ def _needed(
     """What a channel still asks for of what its source has purged and the replica lacks."""
     if row.auto_position or not missing:
         return missing
-    # Files are purged from the oldest on: the first group that is kept is behind all others.
+    # Files are purged from the oldest on: the first group that is kept is after all others.
     behind = (gtid for _, gtid in _behind_read(row, source, state))
     needed = takewhile(lambda gtid: bool(gtid) and gtid in missing, behind)
     return GtidSet.parse(",".join(filter(None, needed)), tags=True)

@@ -79,7 +79,7 @@ heartbeat, connects anew."""
         ),
         "silent_without_gtids": Case(
             "The receiver is connected and has received nothing in the {waited:seconds} since"
-            " instance {source} has had groups without GTIDs behind {file}:{position}.",
+            " instance {source} has had groups without GTIDs after {file}:{position}.",
             "nothing after {file}:{position}",
             "relay log of the channel",
             "groups up to {end}",

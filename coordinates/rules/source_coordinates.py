@@ -386,7 +386,7 @@ def _unless_given_up(where: tuple[int, int], state: Snapshot, against: Against) 
 
 @adds_to(applied_relay_gtids_executed, ChannelRow, doubts=(LEFT_BEHIND, PROGRESS_UNKNOWN))
 def groups_left_behind(row: ChannelRow, against: Against) -> Compared:
-    """What stands in the source's log before a group that the replica has executed.
+    """What is in the source's log before a group that the replica has executed.
 
     It counts where the status does not show how far the applier is. Workers that commit in any
     order leave such groups behind for a while; one that was left out stays.

@@ -1,4 +1,4 @@
-"""The metric behind every rule: judge each row, count, keep the first that are not held.
+"""The metric of every rule: judge each row, count, keep the first that are not held.
 
 On Spark it is an aggregate, so Great Expectations computes any number of them in one job.
 """

@@ -568,7 +568,7 @@ class ServerHistory:
         if collected.changes is not None and not new <= described | GROUP_REPLICATION:
             return True  # removed since the row was read
         self.relays.meet(body, new & described)
-        # A statement at least removed each channel that is gone; it tells nothing of the others.
+        # A statement at least removed each channel that is gone; it says nothing of the others.
         gone = set(self.relays.channels) - relay_coordinates(body).keys() - described
         if (
             collected.changes is not None

@@ -78,7 +78,7 @@ class PageServer:
         self._asked: set[object] = set()
 
     def application(self) -> web.Application:
-        """The routes, behind the checks."""
+        """The routes, after the checks."""
         application = web.Application(
             middlewares=[self._guard], client_max_size=_FIELD_MAX, handler_args=_LIMITS
         )

@@ -120,7 +120,7 @@ def test_compressed_buffers_are_refused(codec):
 
 
 def test_a_block_is_one_batch_and_nothing_after_it():
-    """Two batches, none, bytes behind the end, an end that is missing."""
+    """Two batches, none, bytes after the end, an end that is missing."""
     batch = batch_of(make_block())
     once = stream_of(batch)[:-8]
     for stream in (stream_of(batch, times=2)[:-8], stream_of(batch, times=0)[:-8], once + b"\0"):

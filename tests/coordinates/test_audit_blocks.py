@@ -140,7 +140,7 @@ def test_a_simulated_history_says_the_same_in_blocks_of_any_size(seed: int):
 
 
 def test_records_one_by_one_say_the_same():
-    """A state saved and read back behind every single record loses nothing."""
+    """A state saved and read back after every single record loses nothing."""
     for journal in simulated(SEEDS[1]):
         whole = journal.take(0, min(len(journal), 900))
         expected = said(audited([whole]))
@@ -210,7 +210,7 @@ def test_a_broken_load_says_the_same_on_both_paths(
 
 
 def test_the_facts_of_a_boot_are_as_of_that_boot():
-    """A variable that changes behind it in the same block does not reach back."""
+    """A variable that changes after it in the same block does not reach back."""
     journal = Journal().begin()
     journal.record("variables", variables={"gtid_mode": "OFF_PERMISSIVE"})
     result = audited([concatenate(list(blocks_from_lines(journal.lines())))])

@@ -122,7 +122,7 @@ KNOWN = known_instance()
 
 
 def absorbed(*records: tuple[int, str]) -> tuple[AuditOutput, InstanceAudit]:
-    """What the known instance says of events with these texts, and of a row behind them."""
+    """What the known instance says of events with these texts, and of a row after them."""
     audit = InstanceAudit.from_bytes(KNOWN)
     builder = BlockBuilder("a", first_sequence=audit.next_sequence)
     for number, _ in enumerate(records):

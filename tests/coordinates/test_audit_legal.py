@@ -217,7 +217,7 @@ def the_table_is_read_by_request_of_a_clock_that_is_ahead() -> Journal:
 
 @legal
 def a_crash_takes_back_what_was_committed_while_the_log_was_not_flushed() -> Journal:
-    """The start has the setting that was changed meanwhile; what counts is that of before."""
+    """The start has the setting that was changed meanwhile; what counts is that from before."""
     journal = source(innodb_flush_log_at_trx_commit=2)
     journal.variables = journal.variables | {"innodb_flush_log_at_trx_commit": 1}
     return _lost_by_a_crash(journal)
@@ -446,7 +446,7 @@ def file_position_reconnect_inside_a_group() -> Journal:
 
 @legal
 def gtid_reconnect_inside_a_group() -> Journal:
-    """With auto-position the group comes again from its beginning, behind a ROTATE to 4."""
+    """With auto-position the group comes again from its beginning, after a ROTATE to 4."""
     journal, relay, more = replica()
     journal.row(replica_status=journal.replica_status())
     part(relay, more[0][:3])

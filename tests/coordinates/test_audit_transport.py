@@ -146,7 +146,7 @@ def test_a_first_block_that_begins_late_is_no_gap():
 
 
 def test_an_unreadable_block_is_told_and_counts_as_a_gap():
-    """Its position stays empty, so the gap behind it is reported too."""
+    """Its position stays empty, so the gap after it is reported too."""
     pieces = cut_into_blocks(BUSY, 20)
     result = Audited(audit=InstanceAudit("a"))
     assert result.audit is not None

@@ -195,7 +195,7 @@ def test_a_label_is_written_and_read_as_lines(size):
 
 @pytest.mark.parametrize("starts_at", [0, 1, 2])
 def test_a_label_is_in_the_first_line_once(starts_at):
-    """A start that is the first names it by itself, one behind it is too late."""
+    """A start that is the first names it by itself, one after it is too late."""
     builder = BlockBuilder("a", cluster="east")
     for number in range(3):
         if number == starts_at:

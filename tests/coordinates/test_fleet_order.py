@@ -211,7 +211,7 @@ def test_simulated_histories_in_any_order_and_blocks(name: str) -> None:
 
 
 def test_negative_evidence_waits_for_the_source() -> None:
-    """Until the source's journal has passed the row nothing is said; one mark behind it decides."""
+    """Until the source's journal has passed the row nothing is said; one mark after it decides."""
     source, replica = fleet_of_two(groups=1)
     replica.status(f"{A}:1", replica.says(source, f"{A}:1-2"))
     fleet = FleetAudit()

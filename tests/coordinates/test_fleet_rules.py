@@ -69,7 +69,7 @@ class TestReceivedWithinSourceLogged:
 
     @pytest.mark.parametrize(("retrieved", "is_broken"), [("1-3", False), ("1-4", True)])
     def test_own_gtids_must_be_logged(self, retrieved, is_broken):
-        """The last logged GTID may be retrieved, the one behind it may not."""
+        """The last logged GTID may be retrieved, the one after it may not."""
         source, replica = fleet_of_two()
         replica.status(f"{A}:1-3", replica.says(source, f"{A}:{retrieved}"))
         source.status(f"{A}:1-3")
@@ -144,7 +144,7 @@ class TestReceivedWithinSourceLogged:
 
     @pytest.mark.parametrize("lost", [0, 1, 2])
     def test_what_a_crash_takes_back_is_not_logged(self, lost):
-        """Rows behind the crash are compared with what recovery left, rows before it are not."""
+        """Rows after the crash are compared with what recovery left, rows before it are not."""
         source, replica = fleet_of_two()
         received_all(source, replica)
         replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
@@ -494,7 +494,7 @@ class TestNoErrantGtids:
 
     @pytest.mark.parametrize("has_left", [True, False])
     def test_an_old_source_brings_its_unreplicated_writes_with_it(self, has_left):
-        """In a ring they are under way; behind RESET REPLICA ALL at the new source they are not."""
+        """In a ring they are under way; after RESET REPLICA ALL at the new source they are not."""
         old, new = fleet_of_two()
         old.log(f"{A}:4")
         new.status(f"{A}:1-3", new.says(old))
@@ -763,7 +763,7 @@ class TestNoErrantGtids:
         assert found == ["broken", "holds"]
 
     def test_what_a_sources_source_has_executed_without_a_group_is_on_its_way(self):
-        """As that server's row shows; its log begins behind it."""
+        """As that server's row shows; its log begins after it."""
         source, replica = fleet_of_two(groups=0, has_row=False)
         lagging = Journal(source.clock, "l", C, 3)
         lagging.boot()
@@ -1555,7 +1555,7 @@ class TestSourceCoordinateValid:
         assert names(audit(source, replica)) == found
 
     def test_an_ended_lineage_is_undecided(self):
-        """After RESET of the source, coordinates of before mean nothing."""
+        """After RESET of the source, coordinates from before mean nothing."""
         source, replica = fleet_of_two()
         source.reset()
         source.status("")
@@ -1623,7 +1623,7 @@ class TestSourceCoordinateValid:
         assert ("coordinates_of_ended_log" in reasons) is not is_of_this_log
 
     def test_places_in_an_unseen_stretch_are_undecided(self):
-        """Neither an end nor no end is known there; behind it they are again."""
+        """Neither an end nor no end is known there; after it they are again."""
         source, replica = fleet_of_two()
         source.gap()
         source.position += 1000
@@ -1676,7 +1676,7 @@ class TestSourceCoordinateValid:
         assert any("source_coordinate_valid" in o.rules for o in output.observations)
 
     def test_another_base_name_is_undecided(self):
-        """The channel may still tell of a source of before."""
+        """The channel may still tell of a source from before."""
         source, replica = fleet_of_two()
         fields = {"read_source_log_file": "old-bin.000001", "read_source_log_pos": 77}
         replica.status(f"{A}:1-3", replica.says(source, "", **fields))
@@ -1987,7 +1987,7 @@ class TestPurgedNotNeeded:
 
     @pytest.mark.parametrize("has_received", [False, True])
     def test_by_position_nothing_is_needed_at_coordinates_of_the_source_before(self, has_received):
-        """They are a position in the other server's log as well, behind which groups are purged."""
+        """They are a position in the other server's log as well, after which groups are purged."""
         source, replica = fleet_of_two(groups=4, has_row=False, auto_position=False)
         file = source.file_name
         source.rotate(f"{A}:1-4")
@@ -2003,7 +2003,7 @@ class TestPurgedNotNeeded:
         assert [one.witness for one in output.findings] == [f"{A}:4"] * has_received
 
     def test_reset_of_the_source_ends_what_it_purged(self):
-        """A replica that begins anew with it needs nothing of before."""
+        """A replica that begins anew with it needs nothing from before."""
         source, replica = fleet_of_two()
         source.status(f"{A}:1-3", purged=f"{A}:1-3")
         source.reset()
@@ -2125,7 +2125,7 @@ class TestAnotherServerUnderTheName:
         assert undecided == ({"source_is_another_server"} if outcome == "undecided" else set())
 
     def test_the_name_counts_as_of_the_evidence(self):
-        """What was said of the server of before stays a contradiction, whatever comes next."""
+        """What was said of the server from before stays a contradiction, whatever comes next."""
         source, replica = fleet_of_two()
         said = replica.says(source, "", source_instance=source.name)
         source.status(f"{A}:1-3", purged=f"{A}:1-2")
@@ -2556,7 +2556,7 @@ class TestRelayMirrorsSource:
         ],
     )
     def test_a_group_that_the_source_has_not(self, group, is_broken):
-        """Another GTID at its end, or an end between its groups or behind them."""
+        """Another GTID at its end, or an end between its groups or after them."""
         source, replica = fleet_of_two(auto_position=False)
         replica.receive(source, (2, f"{A}:2"), group)
         output = self.row(source, replica)
@@ -3255,7 +3255,7 @@ class TestClones:
 
     @pytest.mark.parametrize(("executed", "is_broken"), [("1-5", False), ("1-6", True)])
     def test_anonymous_groups_are_in_no_set(self, executed, is_broken):
-        """Before the position and behind it."""
+        """Before the position and after it."""
         output = audit(*self.clone(end_of(6), f"{A}:{executed}", more=("", "")))
         assert names(output) == ["clone_coordinates_equal_donor"] * is_broken
 
@@ -4256,7 +4256,7 @@ class TestResetOfAReplica:
         [
             ({"is_connected": True}, [f"{A}:1-3"] * 2),
             ({"is_connected": False}, []),  # SET gtid_purged may come
-            ({"is_connected": True, "auto_position": False}, []),  # it goes on behind them
+            ({"is_connected": True, "auto_position": False}, []),  # it goes on after them
         ],
     )
     @pytest.mark.parametrize("is_one_of_two", [True, False])

@@ -217,7 +217,7 @@ def test_what_an_executed_position_has_passed(what):
 @pytest.mark.parametrize(
     "what",
     [
-        "behind it",
+        "after it",
         "of another name",
         "of a later file",
         "inside the next group",

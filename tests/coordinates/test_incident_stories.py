@@ -40,7 +40,7 @@ def story(harmless: str = "", lost: str = "") -> Callable[[Told], Told]:
 
 @story(lost="applied_relay_gtids_executed")
 def binlog_format_is_changed(told: Story, is_lost: bool) -> None:
-    """The first group of rows behind statements is left out."""
+    """The first group of rows after statements is left out."""
     source, replica = told.pair()
     source.commit(2, "statement")
     source.record("variables", variables={"binlog_format": "ROW"})
@@ -146,7 +146,7 @@ def a_virtual_machine_loses_what_was_not_synced(told: Story, is_lost: bool) -> N
 
 @story(lost="relay_mirrors_source")
 def the_disk_of_a_replica_is_full(told: Story, is_lost: bool) -> None:
-    """A group is cut in the relay log; behind the reconnect it comes again, or does not."""
+    """A group is cut in the relay log; after the reconnect it comes again, or does not."""
     source, replica = told.pair()
     source.commit(3)
     replica.receive(until=4)
@@ -409,7 +409,7 @@ def recovered(told: Story, source: Server, stop: dict[str, int], count: int) -> 
     ],
 )
 def test_a_recovery_ends(is_timed: bool, count: int, expected: set[str]) -> None:
-    """At a time behind the sixth of seven groups, or where its files end."""
+    """At a time after the sixth of seven groups, or where its files end."""
     told = Story()
     source, replica = told.pair()
     for _ in range(4):

@@ -17,7 +17,7 @@ def test_lsns_lie_in_the_data_of_a_block(block, offset, is_legal):
 
 
 def test_the_first_lsn_opens_a_block():
-    """A new log starts at a border, so the first legal LSN is behind that block's header."""
+    """A new log starts at a border, so the first legal LSN is after that block's header."""
     assert LSN_MIN % BLOCK_LENGTH == 0
     assert lsn_offset_is_legal(LSN_MIN + 12)
 

@@ -912,7 +912,7 @@ def test_by_position_a_receiver_stores_at_the_end_of_a_group(by_set, whole, more
 
 @pytest.mark.parametrize(("stored", "is_broken"), [(0, False), (1, True), (2, True)])
 def test_an_event_that_is_stored_is_flushed(stored: int, is_broken: bool):
-    """The first behind the flushed coordinate is lost as soon as its end is stored."""
+    """The first after the flushed coordinate is lost as soon as its end is stored."""
     journal, relay, more = replica(sync_source_info=100)
     flushed, at = relay.coordinates, relay.source
     relay.copy(more[0])
@@ -956,7 +956,7 @@ def test_what_no_xid_ends_is_executed_by_the_row_after_the_one_that_passed_it(be
     ("form", "falls", "expected"),
     [
         ("rows", False, "too_old"),
-        # No XID ends a group behind what is stored: nothing had to move it.
+        # No XID ends a group after what is stored: nothing had to move it.
         ("myisam", False, "holds"),
         # The applier is further back than at the row before, which shows nothing of it then.
         ("rows", True, "stored_may_be_old"),
@@ -1083,7 +1083,7 @@ def test_a_set_that_falls_lags_by_that_alone(executed: str, broken: str):
 
 
 def test_commits_that_stand_still_from_the_first_group_on_have_lost_none():
-    """Nothing behind them is executed: they may all be on their way still."""
+    """Nothing after them is executed: they may all be on their way still."""
     journal = source(3)
     for _ in range(2):
         local(journal.row())["gtid_executed"] = ""

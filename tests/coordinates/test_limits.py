@@ -425,7 +425,7 @@ def test_the_edge_of_a_start_is_named_until_the_next(
 def test_the_edge_of_a_start_counts_until_something_has_followed_it(
     limit: int, breaks: bool, verdicts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not until the first row behind it; what was judged then is forgotten without a word."""
+    """Not until the first row after it; what was judged then is forgotten without a word."""
     monkeypatch.setattr(f"{RULES}.applied_groups.REMEMBERED_MAX", limit)
     result = audit(CASES["applied_exactly_once__left_out_after_rows"].build(breaks=breaks))
     rows = [cut.verdict for cut in result.cuts if cut.scope == "channel"]

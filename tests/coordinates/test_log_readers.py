@@ -276,7 +276,7 @@ def test_columns_and_single_events_note_the_same_writers(monkeypatch):
 
 
 def test_what_waits_in_a_relay_file_is_remembered_in_the_next_one():
-    """A group that its applier has passed by, but not executed, is found behind a rotation too."""
+    """A group that its applier has passed by, but not executed, is found after a rotation too."""
     journal, relay, more = replica()
     before = journal.replica_status()
     relay.copy(more[0])
@@ -370,7 +370,7 @@ def test_a_group_is_arriving_from_its_gtid_to_its_end():
 @pytest.mark.parametrize("fast_min", [1, 10**9])
 @pytest.mark.parametrize("by", [-1, 1])
 def test_a_block_that_does_not_begin_where_the_log_ends_is_found(monkeypatch, fast_min, by):
-    """Though its events follow each other: written over what is there, or behind a hole."""
+    """Though its events follow each other: written over what is there, or after a hole."""
     monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
     journal = Journal().begin().groups(10)
     count = len(journal.records)

@@ -404,7 +404,7 @@ def test_a_thread_is_what_its_status_says(thread, runs, is_stopped, is_connectin
 
 
 def test_two_equal_lists_confirm_each_other():
-    """Only a list read before and behind gtid_purged says which file was the oldest."""
+    """Only a list read before and after gtid_purged says which file was the oldest."""
     one = [{"Log_name": "b.000001", "File_size": 9}]
     two = [{"Log_name": "b.000002", "File_size": 9}]
     reported = [(None, None), (one, None), (one, one), (one, two)]

@@ -165,7 +165,7 @@ def test_a_row_that_names_no_relay_log_shows_that_it_is_gone():
 
 @pytest.mark.parametrize("form", ["another_head", "equal_head", "later_file", "forgotten"])
 def test_binary_logs_that_begin_again_are_others(form):
-    """With the GTIDs of before given out again."""
+    """With the GTIDs from before given out again."""
     journal = Journal().begin().groups(250 if form == "forgotten" else 3)
     head = journal.records[1]
     if form == "later_file":

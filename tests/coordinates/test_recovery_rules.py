@@ -31,7 +31,7 @@ def tell(journal: Journal, step: str, **body: Any) -> None:
 
 
 class Recovery:
-    """A source with six groups, an image behind the second, a recovery up to the fifth.
+    """A source with six groups, an image after the second, a recovery up to the fifth.
 
     The groups were committed in the first to the sixth second.
     """

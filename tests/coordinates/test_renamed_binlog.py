@@ -110,7 +110,7 @@ def test_the_old_name_comes_back():
 
 
 def test_files_of_the_old_name_are_delivered_again():
-    """The new file goes on behind them."""
+    """The new file goes on after them."""
     journal = source()
     again = [dict(record) for record in journal.records if record["kind"] == "binlog"]
     renamed(journal)

@@ -224,7 +224,7 @@ def silent_without_gtids(
 
 @pytest.mark.parametrize("less_us", [0, 1])
 def test_it_is_silent_without_gtids(less_us):
-    """Groups follow in the source's log, behind what was read, and all of that is executed."""
+    """Groups follow in the source's log, after what was read, and all of that is executed."""
     found = audit(*silent_without_gtids(TWO_MINUTES_US - less_us)).findings
     assert [(one.case, one.witness) for one in found] == [
         ("silent_without_gtids", f"s-bin.000001:{end_of(5)}")

@@ -316,7 +316,7 @@ def test_requests_are_those_of_answers(with_request, may_pause):
 
 
 def test_another_observer_begins_at_any_time():
-    """It may have been away; behind the one before, its clock goes on from there."""
+    """It may have been away; after the one before, its clock goes on from there."""
     clock = timed()
     observer = RecordType.OBSERVER
     assert read(clock, (observer, START + HOUR_US)) == [START + HOUR_US]

@@ -80,7 +80,7 @@ def test_the_table_lock_stops_what_innodb_cannot_take_back() -> None:
 @pytest.mark.parametrize("workers", [0, 4])
 @pytest.mark.parametrize("in_order", [True, False])
 def test_an_applier_waits_for_the_table_lock_as_a_client_does(workers: int, in_order: bool) -> None:
-    """What comes behind a DDL waits with it, unless workers may commit in another order."""
+    """What comes after a DDL waits with it, unless workers may commit in another order."""
     fleet = quiet_fleet(applier_workers=workers, preserve_commit_order=in_order)
     source, copy = server(fleet), replica(fleet)
     pass_time(fleet, 100)
@@ -292,7 +292,7 @@ def write_and_finish(fleet: Fleet, instance: Instance, kind: GroupKind) -> None:
 
 
 def test_the_header_is_stale_after_a_non_transactional_update() -> None:
-    """It names the last InnoDB commit, whatever was logged behind it, until the next one."""
+    """It names the last InnoDB commit, whatever was logged after it, until the next one."""
     fleet = quiet_fleet("single")
     source = server(fleet)
     source[InnodbHeader].updates = HeaderUpdates.INNODB_COMMITS

@@ -351,7 +351,7 @@ def test_a_member_clones_only_where_logs_are_gone() -> None:
 
 
 def test_a_channel_without_auto_position_starts_at_the_cloned_place() -> None:
-    """US-1.3: CHANGE SOURCE names it, and the first group received stands there or behind it."""
+    """US-1.3: CHANGE SOURCE names it, and the first group received stands there or after it."""
     for seed in range(3):
         history = simulate(Scenario(seed=seed, negatives=("clone_by_position",)))
         journal = records(history.journals["replica-a1"])

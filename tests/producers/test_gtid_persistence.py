@@ -76,7 +76,7 @@ class TestUndoLogHeader:
     """Format-1."""
 
     def test_flags_version_and_64_bytes(self) -> None:
-        """The number at 8, the flags at 20, behind the XID version and GTID: 65 more bytes."""
+        """The number at 8, the flags at 20, after the XID version and GTID: 65 more bytes."""
         header = UndoLogHeader()
         header.trx_no = 259
         trx_undo_gtid_write(header, serialise(UUID, 7))
@@ -334,7 +334,7 @@ class TestRecovery:
     """Key point 4."""
 
     def test_it_skips_segments_and_stops_inside_one(self) -> None:
-        """Segments below the stored number are not looked at; the others are read from behind."""
+        """Segments below the stored number are not looked at; the others are read from the end."""
         start = world(*(GroupKind.INNODB,) * 12)
         for gno in range(1, 13):
             start.serialise(gno)
@@ -436,7 +436,7 @@ class TestTable:
         assert executed.is_subset(server[GtidState].table)
 
     def test_reset_lets_the_persister_write_first(self) -> None:
-        """After RESET and a crash nothing of before is in the table, and nothing comes later."""
+        """After RESET and a crash nothing from before is in the table, and nothing comes later."""
         made, server = fleet(profile="wl9452")
         for _ in range(5):
             clients.write(made, server)

@@ -66,7 +66,7 @@ def test_a_prepared_transaction_and_its_end(kind: GroupKind) -> None:
 
 
 def test_reset_while_the_persister_writes() -> None:
-    """RESET lets the persister write first: nothing of before comes back into the empty table."""
+    """RESET lets the persister write first: nothing from before comes back into the empty table."""
 
     def committed() -> World:
         start = world(*TWO)

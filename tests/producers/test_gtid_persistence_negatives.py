@@ -46,7 +46,7 @@ def test_every_server_crashes_before_its_step(seed: int) -> None:
 
 
 def test_a_prepared_transaction_is_there_after_the_crash() -> None:
-    """Two starts after a crash, and both ends of prepared transactions behind the first."""
+    """Two starts after a crash, and both ends of prepared transactions after the first."""
     journal = journal_of("persister_xa", "source-a")
     crashes = [r.index for r in journal if r.is_fact(RecordType.START) and r.body["crashed"]]
     prepares = [
@@ -78,7 +78,7 @@ def test_without_a_binary_log_undo_logs_bring_back_what_the_table_lacks() -> Non
 
 
 def test_a_reset_falls_into_a_write() -> None:
-    """Between the write that RESET waits for and the end nothing of before is written."""
+    """Between the write that RESET waits for and the end nothing from before is written."""
     journal = journal_of("persister_reset", "source-a")
     reset = next(r.index for r in journal if r.is_fact(RecordType.BINLOG_RESET))
     before = [r.body for r in journal[:reset] if r.is_fact(RecordType.GTID_PERSISTER)]

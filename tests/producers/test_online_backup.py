@@ -397,7 +397,7 @@ def test_metadata_operations_wait_for_the_end_of_a_backup() -> None:
 
 
 def test_a_ddl_stops_the_applier_of_a_replica_that_is_backed_up() -> None:
-    """Replication stops with the error, in front of the DDL; behind the backup it goes on."""
+    """Replication stops with the error, in front of the DDL; after the backup it goes on."""
     stopped = 0
     for seed in SEEDS:
         history = simulate(Scenario(seed=seed, negatives=("replica_zone",)))

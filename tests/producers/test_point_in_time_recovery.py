@@ -156,7 +156,7 @@ def test_what_the_log_has_and_the_image_has_is_not_executed_again() -> None:
 
 @pytest.mark.parametrize("by", ["position", "time", "gtid"])
 def test_a_stop_point_in_the_middle_of_a_file(by: str) -> None:
-    """Nothing behind it is executed, everything up to it is."""
+    """Nothing after it is executed, everything up to it is."""
     fleet, source = backed_up_fleet(max_binlog_size=1 << 20, writes_per_second=30.0)
     fleet.run(fleet.start_ts + SECOND // 2)
     image = image_of(fleet, source)
@@ -212,12 +212,12 @@ def test_an_image_has_the_gtids_of_those_outside_who_are_logged_and_not_committe
 
 
 def test_a_prepared_transaction_is_in_the_image_and_its_commit_in_the_log() -> None:
-    """XA PREPARE before the image, XA COMMIT behind it: the change arrives."""
+    """XA PREPARE before the image, XA COMMIT after it: the change arrives."""
     fleet, source = backed_up_fleet(writes_per_second=0.01)
     prepared = clients.write(fleet, source, GroupKind.XA_PREPARE)
     fleet.run(fleet.now + SECOND)
     image = image_of(fleet, source)
-    assert prepared is None, "behind the zone it is logged later"
+    assert prepared is None, "after the zone it is logged later"
     (group,) = image.transactions.prepared()
     clients.write(fleet, source, GroupKind.XA_COMMIT, xa_of=group)
     fleet.run(fleet.now + SECOND)

@@ -163,7 +163,7 @@ class TestMatrix:
         assert channel[Applier].is_running
 
     def test_a_file_is_filled_from_the_table(self):
-        """T, !F, FILE: fill the file, delete the table's row; replication goes on behind it."""
+        """T, !F, FILE: fill the file, delete the table's row; replication goes on after it."""
         fleet, channel = pair()
         switch(channel, "FILE")
         start = restart(fleet, channel)
@@ -565,7 +565,7 @@ def test_rows_of_workers_go_when_the_applier_stops(repository: str):
 
 
 def test_gaps_that_are_filled_are_stored():
-    """A start without relay_log_recovery moves the stored position behind what it has executed."""
+    """A start without relay_log_recovery moves the stored position after what it has executed."""
     stored = 0
     for seed in range(4):
         fleet = Fleet(Scenario(seed=seed, negatives=("crash_with_gaps",), acts=False))
@@ -599,7 +599,7 @@ def test_a_receiver_stops_with_the_error_of_its_cause(cause: str, errno: int):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_workers_tell_the_gaps_that_a_crash_leaves(seed: int):
-    """Each group is executed once, though workers had committed behind a gap."""
+    """Each group is executed once, though workers had committed after a gap."""
     fleet = Fleet(Scenario(seed=seed, negatives=("crash_with_gaps",), acts=False))
     fleet.run(fleet.load_ends_at + 3 * SECOND)
     channel = fleet.instances["replica-a1"][ChannelMap].channels[""]

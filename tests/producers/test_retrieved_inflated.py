@@ -37,7 +37,7 @@ def receive_in_part(fleet: Fleet, channel: Channel) -> QueuedGroup:
 
 
 def test_a_group_that_was_arriving_is_not_the_one_named():
-    """The connection breaks inside a group and is made anew: the fault names one behind it."""
+    """The connection breaks inside a group and is made anew: the fault names one after it."""
     fleet = Fleet(Scenario(3, topology="pair", writes_per_second=60.0))
     fleet.pace.partial_chance = 1.0
     [channel] = fleet.instances["replica-a1"][ChannelMap].channels.values()

@@ -333,7 +333,7 @@ def test_reset_begins_a_new_lineage() -> None:
 
 
 def test_files_rotate_softly_at_their_size() -> None:
-    """A file ends behind the group that crossed the limit, never inside a group."""
+    """A file ends after the group that crossed the limit, never inside a group."""
     history = simulate(
         Scenario(
             seed=5, topology="single", max_binlog_size=4_096, writes_per_second=20.0, acts=False

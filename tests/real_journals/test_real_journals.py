@@ -119,7 +119,7 @@ def test_a_real_fault_is_named_and_nothing_else(name: str, block_size: int) -> N
 @pytest.mark.parametrize("name", [CLONED, "clone_follows_too_late"])
 @pytest.mark.parametrize("block_size", [1, 61, 4096])
 def test_a_clone_of_real_servers_is_compared_with_its_donor(name: str, block_size: int) -> None:
-    """Its coordinates are the donor's; it goes on from there, or two groups behind."""
+    """Its coordinates are the donor's; it goes on from there, or two groups after."""
     result = audited(lines_of(name), block_size)
     clone = [one.check for one in result.checks if one.check.rule.startswith("clone_")]
     outcomes = {check.rule: (check.outcome, check.reason) for check in clone}

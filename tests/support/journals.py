@@ -74,7 +74,7 @@ FORMS: dict[str, tuple[tuple[str, int, str | None], ...]] = {
         ("QUERY", 78, "ROLLBACK"),
     ),
 }
-"""Bodies of groups: type, length, query verb of each event behind the opening one."""
+"""Bodies of groups: type, length, query verb of each event after the opening one."""
 
 
 @dataclass
@@ -96,7 +96,7 @@ class Gtids:
         return Gtids({sid: set(gnos) for sid, gnos in self.numbers.items()})
 
     def __str__(self) -> str:
-        """The set as a server prints it: one UUID a line, its tags behind it."""
+        """The set as a server prints it: one UUID a line, its tags after it."""
         parts: dict[str, list[str]] = {}
         for sid in sorted(s for s, gnos in self.numbers.items() if gnos):
             uuid, _, tag = sid.partition(":")
@@ -133,7 +133,7 @@ def read_gtids(text: str) -> Gtids:
 
 
 class Log:
-    """One log of the instance; every call appends legal events behind the last one."""
+    """One log of the instance; every call appends legal events after the last one."""
 
     def __init__(self, journal: Journal, base_name: str, number: int, channel: str | None) -> None:
         self.journal = journal
@@ -330,7 +330,7 @@ class Journal:
     # Facts
 
     def record(self, kind: str, **fields: Any) -> Record:
-        """Append any record, one millisecond behind the last one."""
+        """Append any record, one millisecond after the last one."""
         self.ts += 1_000
         record = {"kind": kind, "instance": self.instance, "ts": self.ts, **fields}
         self.records.append(record)

@@ -137,7 +137,7 @@ def _next_gtid(client: Session) -> str:
 
 @contextmanager
 def _followed(settings: Mapping[str, object]) -> Iterator[list[Block]]:
-    """Tails of the servers; behind the block their journals are whole."""
+    """Tails of the servers; after the block their journals are whole."""
     sink, stop = MemorySink(), threading.Event()
     answered: list[str] = []
     tails = [

@@ -305,7 +305,7 @@ def backup_coordinates_match_data__without_changes(breaks: bool) -> Journal:
 
 
 def replica_image(data: int, position: int, held: str | None = None, **settings: object) -> Journal:
-    """A replica with four groups: its backup's data hold some, its position is behind some."""
+    """A replica with four groups: its backup's data hold some, its position is after some."""
     journal, relay, waiting = replica(2, **settings)
     for group in waiting[:2]:
         apply(journal, relay, group)

@@ -27,7 +27,7 @@ def relay_position_on_written_boundary__inside(breaks: bool) -> Journal:
 
 @case()
 def relay_position_on_written_boundary__magic_number(breaks: bool) -> Journal:
-    """The first event of a file begins behind it."""
+    """The first event of a file begins after it."""
     journal, _relay, _ = replica()
     channel(journal.row())["relay_log_position"] = 3 if breaks else 4
     return journal
@@ -269,7 +269,7 @@ def _start_with_a_cut(
 
 @case()
 def retrieved_matches_relay__given_up_unseen(breaks: bool) -> Journal:
-    """Of what only a head of before lists all is given up with the relay log, or nothing."""
+    """Of what only a head from before lists all is given up with the relay log, or nothing."""
     journal, origin = Journal("a", UUID_B, 2), Journal("s", UUID_C, 3).begin().groups(4)
     journal.start()
     for known in (journal.executed, journal.used, journal.binlog.gtids):
@@ -558,7 +558,7 @@ def _restart(journal: Journal) -> None:
 
 @case()
 def applied_exactly_once(breaks: bool) -> Journal:
-    """A transaction that was committed before the start is not executed behind it."""
+    """A transaction that was committed before the start is not executed after it."""
     journal, groups = _by_position(1, 2, 3)
     relay = journal.relays[""]
     _restart(journal)
@@ -571,7 +571,7 @@ def applied_exactly_once(breaks: bool) -> Journal:
 
 @case()
 def applied_exactly_once__left_out(breaks: bool) -> Journal:
-    """Nothing is left out between the last one before a start and the first one behind it."""
+    """Nothing is left out between the last one before a start and the first one after it."""
     journal, groups = _by_position(1, 2, 3, 4)
     relay = journal.relays[""]
     _restart(journal)
@@ -831,7 +831,7 @@ def worker_positions_end_groups__of_other_files(breaks: bool) -> Journal:
 
 @case()
 def worker_positions_end_groups__checkpoint(breaks: bool) -> Journal:
-    """The group is behind the checkpoint."""
+    """The group is after the checkpoint."""
     return with_worker({"Checkpoint_relay_log_pos": 300 - (not breaks)})
 
 

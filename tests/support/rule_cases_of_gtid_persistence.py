@@ -33,7 +33,7 @@ def crash(journal: Journal, **reported: object) -> Journal:
 
 @case()
 def undo_gtids_recovered(breaks: bool) -> Journal:
-    """A commit behind the last write is in an undo log header."""
+    """A commit after the last write is in an undo log header."""
     journal = persisted()
     journal.record(PERSISTER, step="commit", trx_no=3, gtid=f"{UUID_A}:3")
     undo = "" if breaks else f"{UUID_A}:3"

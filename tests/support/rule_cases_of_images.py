@@ -131,7 +131,7 @@ def backup_image_names_one_state__of_a_zone_that_is_only_opened(breaks: bool) ->
 
 @case()
 def backup_image_names_one_state__opened(breaks: bool) -> Journal:
-    """Entries of others may follow the validity point; behind the opening it is too late."""
+    """Entries of others may follow the validity point; after the opening it is too late."""
     journal = begin(source(), "close", "wait", "validity_point", "group")
     if breaks:
         journal.record("zone", step="open")

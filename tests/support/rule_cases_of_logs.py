@@ -290,7 +290,7 @@ def binlog_group_wellformed__events_lost(breaks: bool) -> Journal:
 
 @case()
 def binlog_group_wellformed__events_lost_behind(breaks: bool) -> Journal:
-    """Or behind the group of which it could not log all; the next events go to another file."""
+    """Or after the group of which it could not log all; the next events go to another file."""
     journal = source()
     if breaks:
         journal.binlog.event("INCIDENT", 59)

@@ -185,7 +185,7 @@ def collection_steps_complete__piecewise(breaks: bool) -> Journal:
 
 @case()
 def collection_steps_complete__unlocked_before_the_last_lock(breaks: bool) -> Journal:
-    """The position is that of before the group, the set may be that of after it."""
+    """The position is that from before the group, the set may be that of after it."""
     if breaks:
         first = "+channel: +binlog !channel: !binlog -binlog"
         then = "+gtid_state +engine:InnoDB !gtid_state !engine:InnoDB"

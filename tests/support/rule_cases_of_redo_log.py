@@ -72,7 +72,7 @@ def redo_checkpoint_within_flushed(breaks: bool) -> Journal:
 
 @case()
 def redo_lsn_in_block_data(breaks: bool) -> Journal:
-    """A checkpoint is behind the header; a write may end at the border."""
+    """A checkpoint is after the header; a write may end at the border."""
     journal = writing()
     border = LSN + 512 - LSN % 512
     redo(journal, "WRITE", border, start_lsn=LSN)

@@ -157,7 +157,7 @@ def purged_matches_oldest_file__still_there(breaks: bool) -> Journal:
 
 @case()
 def purged_matches_oldest_file__lost_from_the_log(breaks: bool) -> Journal:
-    """A log that lost its end: what InnoDB had committed counts as purged behind the start."""
+    """A log that lost its end: what InnoDB had committed counts as purged after the start."""
     journal = source()
     journal.row(gtid_purged="")
     journal.binlog.group(f"{UUID_A}:{6 if breaks else 4}")

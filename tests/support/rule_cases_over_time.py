@@ -88,7 +88,7 @@ def executed_as_shown_before__in_status(breaks: bool) -> Journal:
 
 @case()
 def executed_as_shown_before__assigned(breaks: bool) -> Journal:
-    """What SET gtid_purged adds is executed at once; a RESET would be behind it."""
+    """What SET gtid_purged adds is executed at once; a RESET would be after it."""
     journal = source()
     added = f"{UUID_C}:1-{8 if breaks else 7}"
     journal.record("gtid_purged", added=added)

@@ -87,7 +87,7 @@ def test_every_setting_is_documented_with_its_default():
 
 
 def test_every_number_is_documented_with_its_default():
-    """In its row of a table, or behind it in a list."""
+    """In its row of a table, or after it in a list."""
     for path, command in ALL.items():
         for parameter in command.params:
             if type(parameter.default) in {int, float}:

@@ -315,7 +315,7 @@ def _execute_next(
         and fleet.bus.emit(MAY_MOVE, server, later)
     ):
         return
-    # As `mysqlbinlog | mysql` has it: the GTID and the commit time of before, another server_id.
+    # As `mysqlbinlog | mysql` has it: the earlier GTID and commit time, another server_id.
     commit.commit(fleet, server, replace(groups[index], server_id=server.server_id))
     pace = fleet.rng.randrange(*_GROUP_US)
     fleet.schedule(

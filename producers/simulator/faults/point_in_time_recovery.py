@@ -190,7 +190,7 @@ class ImageWithoutZone(_BackupFault):
 
 
 class ImageRelayInfoStale(_BackupFault):
-    """Relay.info of the image is that of before the last transaction."""
+    """Relay.info of the image is the one from before the last transaction."""
 
     number = 120
     name = "image_relay_info_stale"
@@ -240,7 +240,7 @@ class ImageHasRelayPosition(_BackupFault):
         return first_replica(fleet)
 
     def on_image(self, fleet: World, image: Image) -> None:
-        """Swap them where that is no end of a group, and behind all positions of the image."""
+        """Swap them where that is no end of a group, and after all positions of the image."""
         for copied in image.channels:
             file, offset = copied["exec_source_log_file"], copied["relay_log_pos"]
             source = fleet.instances[copied["source_instance"]]

@@ -198,7 +198,7 @@ class DataOlderThanLog(LsnRegressed):
 
     number = 271
     name = "data_older_than_log"
-    text = "after a crash the row's LSN is below that of a row behind which groups were logged"
+    text = "after a crash the row's LSN is below that of a row after which groups were logged"
 
     def __init__(self) -> None:
         super().__init__()
@@ -305,7 +305,7 @@ def _is_above_checkpoint(row: Row) -> bool:
 
 
 def _has_commits_behind(row: Row) -> bool:
-    """Whether InnoDB has committed what was logged behind a row."""
+    """Whether InnoDB has committed what was logged after a row."""
     if not row.has_position:
         return False
     last = row.instance[BinaryLog].files[-1]

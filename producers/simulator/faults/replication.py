@@ -373,7 +373,7 @@ class ExecBeyondRead(ChannelRowFault):
 
 
 class ExecBehindApplied(ChannelRowFault):
-    """The applied source position is a group behind the applied relay position."""
+    """The applied source position is a group before the applied relay position."""
 
     number = 261
     name = "exec_behind_applied"

@@ -286,7 +286,7 @@ def wait_flush(instance: Instance) -> None:
 
 
 def reset(fleet: World, instance: Instance) -> None:
-    """RESET MASTER: GTIDs of before must not come into the table when it has been emptied.
+    """RESET MASTER: earlier GTIDs must not come into the table when it has been emptied.
 
     The session sets log_reset, so flushing the engine's log flushes the GTIDs as well. Undo logs
     keep them, and a start does not look at those: they are below TRX_SYS_TRX_NUM_GTID then.

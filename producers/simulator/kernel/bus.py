@@ -49,7 +49,7 @@ class Permit(Moment[P, bool]):
     """It happens unless somebody says False; who comes after them is not asked."""
 
     def call_of(self, listeners: Sequence[Callable[..., Any]]) -> Callable[..., bool]:
-        """A function that tells whether all agree."""
+        """A function that returns whether all agree."""
         if len(listeners) == 1:
             return listeners[0]
 

@@ -260,7 +260,7 @@ def _lacks(channel: Channel, source: Instance) -> bool:
 
 
 def _point_elsewhere(fleet: World, channel: Channel, source: Instance) -> None:
-    """By position it goes on behind what it has executed."""
+    """By position it goes on after what it has executed."""
     if channel.is_configured and not channel.replica[ChannelMap].awaits_clone:
         administration.stop_replication(fleet, channel)
         executed = channel[Applier].executed

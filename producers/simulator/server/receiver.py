@@ -406,7 +406,7 @@ def _begin_file(fleet: World, channel: Channel, file: BinlogFile, position: int)
     from_start = position == 4
     relay_log.write_source_format(fleet, channel, file.entries[0].end if from_start else 0)
     if from_start:
-        # PREVIOUS_GTIDS means nothing to a replica: a ROTATE with the position after it stands in.
+        # PREVIOUS_GTIDS means nothing to a replica: it has a ROTATE to the position after it.
         channel[Receiver].read = (file.name, file.entries[1].end)
         relay_log.write_position(fleet, channel, *channel[Receiver].read)
         channel[Receiver].cursor_entry = 2

@@ -331,7 +331,7 @@ def test_the_stored_set_lies_within_the_executed_one(mysqld):
 
 
 def test_a_connection_that_was_lost_is_made_anew(mysqld):
-    """A collection behind the end of its session is answered as any other."""
+    """A collection after the end of its session is answered as any other."""
     with closing(Collector(settings_of(mysqld, SOURCE))) as collector:
         first = collector.collect("c1", 1)
         with session(mysqld.addresses()[SOURCE]) as admin:

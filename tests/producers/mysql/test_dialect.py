@@ -21,7 +21,7 @@ from tallystick.producers.mysql.errors import UnsupportedServerError
     ],
 )
 def test_a_supported_server_is_known_by_its_version(text, comment, version):
-    """MySQL and Percona Server from 8.0.11 on, whatever stands behind the number."""
+    """MySQL and Percona Server from 8.0.11 on, whatever stands after the number."""
     assert version == Dialect.of(text, comment).version
 
 

@@ -231,7 +231,7 @@ def test_a_rotation_of_the_source_is_framed_alike(real, simulated):
 
 
 def between(relay: list[Record]) -> list[tuple]:
-    """Framing between the last group before the rotation and the first one behind it."""
+    """Framing between the last group before the rotation and the first one after it."""
     gtids = [r.gtid for r in relay if r.type in OPENERS]
     behind = gtids[-len(STEPS) + ROTATE_BEFORE]
     end = next(i for i, r in enumerate(relay) if r.gtid == behind)

@@ -68,7 +68,7 @@ GROUP = (
 def test_a_place_is_told_with_the_rest_of_its_group(
     tmp_path: Path, within: int, recorded: int, is_regular: bool
 ) -> None:
-    """Whether events were read in one step or one by one; what comes behind waits for its time."""
+    """Whether events were read in one step or one by one; what comes after waits for its time."""
     body = GROUP[0][1] if is_regular else GROUP[0][1][:-1]
     previous = event(EventType.PREVIOUS_GTIDS, struct.pack("<Q", 0))
     events = [event(kind, body if kind == EventType.GTID else more) for kind, more in 3 * GROUP]

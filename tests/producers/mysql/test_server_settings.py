@@ -207,7 +207,7 @@ def test_a_mistake_in_the_file_is_named(tmp_path, text, said):
 
 
 def test_a_file_that_is_not_there_is_named(tmp_path):
-    """The error of the system stands behind the path."""
+    """The error of the system stands after the path."""
     with pytest.raises(ServerSettingsError, match=r"servers\.toml' cannot be read: No such file"):
         load_servers(tmp_path / "servers.toml", [])
 

@@ -177,7 +177,7 @@ def test_a_killed_tail_goes_on_behind_what_was_published(mysqld: Lab, tmp_path: 
 
 
 def test_a_row_stands_where_the_log_reaches_its_coordinates(mysqld: Lab) -> None:
-    """Under load, each row is right behind the event that ends at its position."""
+    """Under load, each row is right after the event that ends at its position."""
     with running(settings_of(mysqld, SOURCE_A)) as tail:
         running_load = mysqld.make_load(LoadPlan((SOURCE_A,), rate=200, seconds=4, seed=6))
         running_load.start()
@@ -337,7 +337,7 @@ def test_a_reset_while_nobody_looked_is_told_where_the_place_lies_in_an_event(my
 
 
 def test_an_older_copy_of_the_data_that_was_put_back_is_told_as_lost(mysqld: Lab) -> None:
-    """What was logged behind the copy is gone, and was executed: no RESET excuses that."""
+    """What was logged after the copy is gone, and was executed: no RESET excuses that."""
     mysqld.await_applied()
     with on(mysqld, HUB) as hub:
         hub.run("STOP REPLICA FOR CHANNEL 'source_b'")

@@ -36,7 +36,7 @@ def prefix(broker):
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_blocks_published_since_a_time_are_read_back(broker, prefix, client) -> None:
-    """All of the instances that are asked for, in order, and none of before."""
+    """All of the instances that are asked for, in order, and none from before."""
     topic = f"{prefix}.journal"
     sink = kafka_client("confluent-kafka").open_sink(
         KafkaSettings(bootstrap_servers=broker.bootstrap_servers, topic=topic),

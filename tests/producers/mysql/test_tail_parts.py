@@ -140,7 +140,7 @@ COPY = {"binlog.000001": 300, "binlog.000002": 500, "binlog.000003": 200, "binlo
         # The copy was made in file 3; two starts followed, of which the second opened file 4.
         ({1: 100, 2: 200, 3: 300}, ("binlog.000003", 200)),
         ({1: 100, 2: 200, 3: 900}, ("binlog.000002", 500)),
-        # What was followed began with file 5: any older file is of before that.
+        # What was followed began with file 5: any older file is from before that.
         ({1: 100, 2: 200, 3: 250}, ("binlog.000002", 500)),
         # RESET: every file is younger than those that were followed.
         ({1: 900, 2: 910, 3: 920}, None),
@@ -598,7 +598,7 @@ def test_a_row_comes_after_the_event_that_ends_at_its_coordinates() -> None:
 
 
 def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> None:
-    """It may be of before or after that: what was done is recorded first, then a new row."""
+    """It may be from before or after that: what was done is recorded first, then a new row."""
     sink = MemorySink()
     journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
     relays = RelayLogs(LocalDirectory(tmp_path), journal, print, lambda: 1)
@@ -1416,7 +1416,7 @@ def test_a_description_of_no_source_does_not_change_the_checksums_of_a_relay_log
 
 
 def test_no_more_is_read_than_a_row_names(tmp_path: Path) -> None:
-    """What lies beyond the coordinates comes behind the row."""
+    """What lies beyond the coordinates comes after the row."""
     xid = event(EventType.XID, bytes(8))
     (tmp_path / "relay.000001").write_bytes(HEAD + xid + xid)
     files = relay(tmp_path)
