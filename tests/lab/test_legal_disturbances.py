@@ -3,7 +3,7 @@
 The servers are followed all the time: by tails that are asked after each act, when all servers are
 up, and by `tallystick tail` for `tallystick audit`, which asks while they are down, too. At the end
 they are checked. `make legal` repeats the acts for three minutes, on a machine that does nothing
-else; among the other tests they are done once.
+else.
 """
 
 from __future__ import annotations
@@ -240,6 +240,155 @@ def stop_and_start(lab: Lab) -> None:
     on(lab, REPLICA_1, "STOP REPLICA", "START REPLICA")
 
 
+def write(lab: Lab, name: str) -> None:
+    """Some transactions in tables of the server's own, in a session that is new."""
+    on(lab, name, *own_table(name), *["INSERT INTO t (text) VALUES (REPEAT('x', 1000))"] * 5)
+
+
+def own_table(name: str) -> tuple[str, ...]:
+    """What makes the table t of a server's own."""
+    database = f"days_{name.replace('-', '_')}"
+    return (
+        f"CREATE DATABASE IF NOT EXISTS {database}",
+        f"USE {database}",
+        "CREATE TABLE IF NOT EXISTS t (id INT AUTO_INCREMENT PRIMARY KEY, text TEXT)",
+    )
+
+
+def await_executed(lab: Lab, name: str, replica: str) -> None:
+    """Until a replica has executed what a server has."""
+    addresses = lab.addresses()
+    with session(addresses[name]) as server, session(addresses[replica]) as follower:
+        follower.run("SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, 60)", (server.gtid_executed(),))
+
+
+def point(lab: Lab, replica: str, source: str, channel: str = "") -> None:
+    """A channel is made, or pointed elsewhere."""
+    addresses = lab.addresses()
+    with session(addresses[replica]) as server:
+        make_channel(server, addresses[source], lab.accounts, channel)
+
+
+def switch_over_and_back(lab: Lab) -> None:
+    """Source and replica change their parts, twice; clients are refused meanwhile."""
+    for old, new in ((SOURCE_A, REPLICA_1), (REPLICA_1, SOURCE_A)):
+        on(lab, old, "SET GLOBAL super_read_only = ON")
+        await_executed(lab, old, new)
+        on(lab, new, "STOP REPLICA", "RESET REPLICA ALL", "SET GLOBAL read_only = OFF")
+        write(lab, new)
+        point(lab, old, new)
+        on(lab, HUB, "STOP REPLICA FOR CHANNEL 'source_a'")
+        point(lab, HUB, new, "source_a")
+        write(lab, new)
+    on(lab, REPLICA_1, "SET GLOBAL super_read_only = OFF")
+
+
+def write_in_a_ring(lab: Lab) -> None:
+    """The source replicates from its replica, and both take writes."""
+    point(lab, SOURCE_A, REPLICA_1)
+    on(lab, REPLICA_1, "SET GLOBAL read_only = OFF")
+    for name in (REPLICA_1, SOURCE_A, REPLICA_1):
+        write(lab, name)
+    on(lab, REPLICA_1, "SET GLOBAL read_only = ON")
+    await_executed(lab, REPLICA_1, SOURCE_A)
+    on(lab, SOURCE_A, "STOP REPLICA", "RESET REPLICA ALL")
+
+
+SETTINGS = (
+    ("binlog_checksum", "NONE", "CRC32"),
+    ("server_id", "77", "1"),
+    ("max_binlog_size", "4096", "1073741824"),
+    ("binlog_order_commits", "OFF", "ON"),
+    ("binlog_transaction_compression", "ON", "OFF"),
+    ("binlog_rows_query_log_events", "ON", "OFF"),
+    ("innodb_fast_shutdown", "2", "1"),
+)
+"""A source's: name, another value, the usual one."""
+SETTINGS_OF_REPLICAS = (
+    ("replica_parallel_workers", "4", "0"),
+    ("replica_preserve_commit_order", "OFF", "ON"),
+    ("master_info_repository", "'FILE'", "'TABLE'"),
+    ("relay_log_info_repository", "'FILE'", "'TABLE'"),
+)
+CHANNEL_OPTIONS = (
+    ("SOURCE_AUTO_POSITION", "0", "1"),
+    ("SOURCE_DELAY", "1", "0"),
+    ("IGNORE_SERVER_IDS", "(99)", "()"),
+)
+
+
+def change_settings(lab: Lab) -> None:
+    """Each for a moment, with writes in it."""
+    for setting, *values in SETTINGS:
+        for value in values:
+            on(lab, SOURCE_A, f"SET GLOBAL {setting} = {value}")
+            write(lab, SOURCE_A)
+    of_replica = [(f"SET GLOBAL {name}", values) for name, *values in SETTINGS_OF_REPLICAS]
+    of_replica += [
+        (f"CHANGE REPLICATION SOURCE TO {name}", values) for name, *values in CHANNEL_OPTIONS
+    ]
+    for change, values in of_replica:
+        for value in values:
+            on(lab, REPLICA_2, "STOP REPLICA", f"{change} = {value}", "START REPLICA")
+            write(lab, SOURCE_A)
+
+
+def disable_the_redo_log(lab: Lab) -> None:
+    """As for a load of data: nothing that comes meanwhile would survive a crash."""
+    for verb in ("DISABLE", "ENABLE"):
+        on(lab, REPLICA_2, f"ALTER INSTANCE {verb} INNODB REDO_LOG")
+        write(lab, SOURCE_A)
+
+
+def write_statements(lab: Lab) -> None:
+    """Logged as statements, temporary tables among them."""
+    on(
+        lab,
+        SOURCE_A,
+        *own_table(SOURCE_A),
+        "SET binlog_format = 'STATEMENT'",
+        "INSERT INTO t (text) VALUES (RAND())",
+        "CREATE TEMPORARY TABLE passing (n INT)",
+        "INSERT INTO passing VALUES (1)",
+        "INSERT INTO t (text) SELECT n FROM passing",
+        "DROP TEMPORARY TABLE passing",
+    )
+
+
+def write_much_at_once(lab: Lab) -> None:
+    """One transaction of 20 MB."""
+    rows = ["INSERT INTO t (text) VALUES (REPEAT('x', 65000))"] * 300
+    on(lab, SOURCE_A, *own_table(SOURCE_A), "BEGIN", *rows, "COMMIT")
+
+
+def rename_logs(lab: Lab) -> None:
+    """Binary log and relay log begin anew under other names, and again under their own."""
+    for names in (("--log-bin=other", "--relay-log=others"), ()):
+        lab.stop(REPLICA_2)
+        # Without it the applier asks for a file that the new index does not have.
+        lab.restart(REPLICA_2, "--relay-log-recovery=ON", *names)
+        lab.up()
+        write(lab, SOURCE_A)
+
+
+def begin_the_log_anew(lab: Lab) -> None:
+    """The binary log is reset, and what it had executed is given back."""
+    with session(lab.addresses()[REPLICA_2]) as server:
+        server.run("STOP REPLICA")
+        executed = server.gtid_executed()
+        server.run("RESET MASTER")
+        server.run("SET GLOBAL gtid_purged = %s", (executed,))
+        server.run("START REPLICA")
+
+
+def take_another_uuid(lab: Lab) -> None:
+    """As a copied virtual machine is given one."""
+    lab.await_applied()
+    lab.stop(REPLICA_2)
+    (lab.servers[REPLICA_2].data_directory / "auto.cnf").unlink()
+    lab.restart(REPLICA_2)
+
+
 ACTS: tuple[Callable[[Lab], None], ...] = (
     flush,
     point_elsewhere_and_back,
@@ -265,6 +414,17 @@ ACTS: tuple[Callable[[Lab], None], ...] = (
     purge,
     empty_groups,
     crash(HUB),
+    switch_over_and_back,
+    write_statements,
+    change_settings,
+    write_in_a_ring,
+    crash(SOURCE_A),
+    begin_the_log_anew,
+    write_much_at_once,
+    disable_the_redo_log,
+    rename_logs,
+    take_another_uuid,
+    crash(REPLICA_1),
 )
 
 
