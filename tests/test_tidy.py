@@ -1,7 +1,10 @@
-"""What no tracked file may hold: package hosts, paths of one machine, wide prose."""
+"""What no tracked file may hold: package hosts, paths of one machine, wide prose, idle options."""
 
 from __future__ import annotations
 
+import ast
+import dataclasses
+import inspect
 import re
 import shutil
 import subprocess
@@ -97,3 +100,48 @@ def test_markdown_is_at_most_120_columns_wide() -> None:
 def test_wide_prose_is_seen(text: str, count: int) -> None:
     """The check itself: paragraphs and list items, but no table, code or long word."""
     assert len(too_wide(text)) == count
+
+
+DEFAULTS = {
+    function.__name__: {
+        name: one.default for name, one in inspect.signature(function).parameters.items()
+    }
+    for function in (dataclasses.dataclass, dataclasses.field)
+}
+
+
+def idle_options(text: str) -> list[str]:
+    """Returns options of data classes and their fields that say what holds without them."""
+    calls = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    return [
+        f"{ast.unparse(call.func)}({option.arg}={option.value.value})"
+        for call in calls
+        for option in call.keywords
+        if isinstance(option.value, ast.Constant)
+        and option.value.value
+        is DEFAULTS.get(ast.unparse(call.func).rpartition(".")[2], {}).get(str(option.arg), ...)
+    ]
+
+
+def test_no_option_of_a_data_class_says_what_holds_without_it() -> None:
+    """Who reads one knows that it changes something."""
+    files = [path for path in tracked_files() if path.suffix == ".py"]
+    assert files
+    idle = {str(path.relative_to(ROOT)): idle_options(path.read_text("utf-8")) for path in files}
+    assert {name: options for name, options in idle.items() if options} == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("@dataclass(frozen=True, slots=False)\nclass A: pass", 1),
+        ("@dataclasses.dataclass(eq=True, frozen=False)\nclass A: pass", 2),
+        ("a: int = field(default=1, compare=True)", 1),
+        ("@dataclass(frozen=True, slots=True, eq=False)\nclass A: pass", 0),
+        ("a: int = field(default=None, compare=False)", 0),
+        ("other(slots=False)", 0),
+    ],
+)
+def test_idle_options_are_seen(text: str, count: int) -> None:
+    """The check itself."""
+    assert len(idle_options(text)) == count
