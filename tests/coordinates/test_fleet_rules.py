@@ -2028,6 +2028,24 @@ class TestServerUuidUnique:
         assert "one and two" in explain(finding).sentence
         assert finding.ts == two.fleet_events[0].ts
 
+    @pytest.mark.parametrize("has_uuid_of_source", [True, False])
+    def test_a_replica_with_its_sources_uuid_is_broken_at_each_row(self, has_uuid_of_source: bool):
+        """A server that follows itself shares its UUID with nobody: its channel is wrong."""
+        clock = Clock()
+        source = Journal(clock, "s", A, 1)
+        replica = Journal(clock, "r", A if has_uuid_of_source else B, 2)
+        for journal in (source, replica):
+            journal.boot()
+        followed = source if has_uuid_of_source else replica
+        replica.follow(followed)
+        for _ in range(2):
+            replica.status("", replica.says(followed))
+            source.time()
+        replica.time()
+        checks = [one for one in audit(source, replica).checks if one.channel is not None]
+        found = [one.check.outcome for one in checks if one.check.rule == "server_uuid_unique"]
+        assert found == [Outcome.BROKEN if has_uuid_of_source else Outcome.HOLDS] * 2
+
     def test_one_after_the_other_is_a_move(self):
         """A data directory that went on under another instance key is no clash."""
         clock = Clock()
@@ -3246,6 +3264,22 @@ class TestClones:
     def test_the_first_group_received_is_known_by_its_position_or_its_gtid(self, first, outcome):
         donor, recipient = self.clone(end_of(5), f"{A}:1-5", more=("", "", f"{A}:6"))
         recipient.receive(donor, first)
+        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
+        status = rows[-1].body["clone_status"]
+        recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)
+        donor.status(f"{A}:1-6")
+        checks = [one.check for one in audit(donor, recipient).checks]
+        assert outcome in {one.outcome for one in checks if one.rule == "clone_resume_exact"}
+
+    @pytest.mark.parametrize(
+        ("beside", "outcome"), [(0, Outcome.HOLDS), (EVENT_LENGTH, Outcome.BROKEN)]
+    )
+    def test_the_first_group_received_may_be_beyond_four_gigabytes(self, beside, outcome):
+        """A relay log names positions modulo 2^32."""
+        donor, recipient = self.clone(end_of(5), f"{A}:1-5")
+        donor.event(2**32)
+        donor.log(f"{A}:6")
+        recipient.receive(donor, (donor.position % 2**32 - beside, f"{A}:6"))
         rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
         status = rows[-1].body["clone_status"]
         recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)
