@@ -53,6 +53,23 @@ def the_only(output, rule: str):
 class TestReceivedWithinSourceLogged:
     """Rule 66."""
 
+    @pytest.mark.parametrize("is_received", [True, False])
+    def test_what_the_source_has_sent_is_its_own_whatever_the_replica_has_logged(
+        self, is_received: bool
+    ):
+        """The replica's own log has another transaction under the number."""
+        source, replica = fleet_of_two()
+        if is_received:
+            replica.receive(source, *((n + 1, f"{A}:{n + 1}") for n in range(3)))
+        replica.log(f"{A}:1", f"{A}:2", server_id=1)
+        replica.commit_times = {f"{A}:3": 7}
+        replica.log(f"{A}:3", server_id=9)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.time()
+        accused = {"gtid_origin_agreement"}
+        accused |= set() if is_received else {"received_within_source_logged"}
+        assert set(names(audit(source, replica))) == accused
+
     @pytest.mark.parametrize("logs", [True, False])
     def test_a_log_goes_on_under_another_name(self, logs):
         """A start with another log_bin: replicas receive from it before anybody has noticed."""
@@ -2045,6 +2062,19 @@ class TestServerUuidUnique:
         checks = [one for one in audit(source, replica).checks if one.channel is not None]
         found = [one.check.outcome for one in checks if one.check.rule == "server_uuid_unique"]
         assert found == [Outcome.BROKEN if has_uuid_of_source else Outcome.HOLDS] * 2
+
+    def test_the_first_uuid_counts_for_what_was_before_it(self):
+        """And no later one."""
+        clock = Clock()
+        before, server = clock.tick(), Journal(clock, "s", A, 1)
+        for server.uuid in (A, B):
+            server.boot()
+        fleet = FleetAudit()
+        fleet.absorb(server.fleet_events)
+        timeline = fleet.reader.timelines["s"]
+        first, second = (event.ts for event in server.fleet_events)
+        assert [timeline.uuids_until(ts) for ts in (before, first)] == [[A], [A]]
+        assert timeline.uuids_until(second) == [A, B]
 
     def test_one_after_the_other_is_a_move(self):
         """A data directory that went on under another instance key is no clash."""
