@@ -411,8 +411,6 @@ def _worker_in(
     is_it = is_known & (groups[:, Q_SOURCE_FILE] == source.file_number) & (not is_of_other)
     is_it &= (groups[:, Q_SOURCE_END] - source.position) % WRAP == 0
     shown = is_there & is_known
-    if relay.is_of_one_source and not relay.steps_back:
-        shown |= is_it  # else two groups may end there in the source's log, or one come twice
     if shown.any() and not (is_there & is_it).any():
         group = groups[shown][0]
         values["others"] = (

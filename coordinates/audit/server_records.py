@@ -478,7 +478,7 @@ class ServerRecordReader(InstanceState):
         if "coordinates_from" not in body:
             self.online_backup_steps.backup(body, ts)
             self.images.step(body, ts)
-            self.recovery_steps.step(body, ts)
+        self.recovery_steps.step(body, ts)
         if body["step"] not in ("begin", "end"):
             image = {**body, "binlog_lineage": self.binlog.lineage, "logged": self._logged_at(body)}
             self.reporter.fleet_event(FleetEventKind.BACKUP, image)

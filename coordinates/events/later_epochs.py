@@ -22,4 +22,4 @@ def in_later_epochs(blocks: Iterable[Block], next_epoch: Callable[[str], int]) -
         name = block.instance_id
         if name not in shifts:
             shifts[name] = max(0, next_epoch(name) - block.epoch)
-        yield replace(block, epoch=max(0, block.epoch + shifts[name]))
+        yield replace(block, epoch=block.epoch + shifts[name])

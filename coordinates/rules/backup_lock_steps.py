@@ -199,19 +199,19 @@ class BackupLockSteps:
                 self._note_undecided(
                     IMAGE_NOT_RECORDED, at=f"end of backup {backup_id}", backup=backup_id
                 )
-        elif step == "image" and "coordinates_from" in body and backup_id not in self._begun:
-            if self._has_forgotten:
+        elif step == "image" and "coordinates_from" in body:
+            if backup_id in self._begun:
+                backup = self._begun[backup_id]
+                self._judge_image(body, backup, may_be_safe, log_end)
+                self._judge_reading(body, backup, held)
+            elif self._has_forgotten:
                 note_forgotten(
                     self._reporter,
                     BACKUP_LOCK_STEPS_COMPLETE,
                     what="backups",
                     kept=_BACKUPS_MAX,
-                    at=f"image {body.get('backup_id')}",
+                    at=f"image {backup_id}",
                 )
-        elif step == "image" and "coordinates_from" in body:
-            backup = self._begun[backup_id]
-            self._judge_image(body, backup, may_be_safe, log_end)
-            self._judge_reading(body, backup, held)
 
     def _judge_image(
         self,

@@ -331,9 +331,9 @@ class Forgotten:
         """
         note_forgotten(reporter, *rules, what=what, kept=kept, at=at, collection_id=collection_id)
         self._rules, self._what, self._kept = [rule.name for rule in rules], what, kept
-        new = [name for name in names if name not in self._names]
-        self._has_more |= not names or len(self._names) + len(new) > FORGOTTEN_NAMES_MAX
-        self._names += new[: FORGOTTEN_NAMES_MAX - len(self._names)]
+        known = list(dict.fromkeys((*self._names, *names)))
+        self._has_more |= not names or len(known) > FORGOTTEN_NAMES_MAX
+        self._names = known[:FORGOTTEN_NAMES_MAX]
 
     def ended(self, name: str) -> None:
         """What was dropped under the name has ended: it hides nothing any more."""

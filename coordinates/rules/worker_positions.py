@@ -167,7 +167,7 @@ def worker_positions_end_groups(e: WorkersEvidence) -> RowAnswer:
 def _judge(w: WorkerPosition, e: WorkersEvidence) -> RowAnswer:
     if w.relay is None or w.source is None:
         return HOLDS
-    values: dict[str, int | LogCoordinates] = {"number": w.number, "relay": w.relay}
+    values: dict[str, object] = {"number": w.number, "relay": w.relay}
     if w.other_log is not None:
         return Broken("of_another_log", witness=w.relay, log=w.other_log, **values)
     if not w.is_fresh:
@@ -184,9 +184,7 @@ def _judge(w: WorkerPosition, e: WorkersEvidence) -> RowAnswer:
     return _judge_read(w.source, e, values)
 
 
-def _judge_read(
-    source: LogCoordinates, e: WorkersEvidence, values: dict[str, int | LogCoordinates]
-) -> RowAnswer:
+def _judge_read(source: LogCoordinates, e: WorkersEvidence, values: dict[str, object]) -> RowAnswer:
     if e.read is None or not same_family(e.read, source) or source <= e.read:
         return HOLDS
     if e.journal_read is None or not same_family(e.journal_read, source):

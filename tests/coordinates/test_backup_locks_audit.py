@@ -311,6 +311,20 @@ def test_which_locks_coordinates_need(
     assert (found, said_of(journal)) == ([missing] * bool(missing), reasons)
 
 
+@pytest.mark.parametrize("is_from_locks", [True, False])
+def test_a_restored_image_is_none_of_the_backup_that_goes_on(is_from_locks: bool) -> None:
+    """It was taken on another server, whose backups may have the same names."""
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    of_image = {"gtid_executed": "", "binlog_file": "binlog.000007", "binlog_position": 200}
+    of_locks = {"coordinates_from": "source_status"} if is_from_locks else {}
+    recovery = {"backup_id": "b1", "peer": "s"}
+    journal.record("backup", step="restore", **recovery, **of_image, **of_locks)
+    start = {"from_file": "binlog.000007", "from_position": 200}
+    journal.record("backup", step="replay", **recovery, **start)
+    assert (found_in(journal), said_of(journal)) == ([], set())
+
+
 @pytest.mark.parametrize("lock", ["instance", "tables"])
 @pytest.mark.parametrize(
     ("is_late", "is_held_again"), [(True, False), (True, True), (False, False)]

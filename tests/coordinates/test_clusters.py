@@ -125,6 +125,17 @@ def whose(homes: Homes, server_uuid: str) -> object:
     return told.check.data.get("other")
 
 
+def test_a_cluster_is_the_same_after_the_state_was_saved() -> None:
+    """Nobody has moved, and who is in it is not elsewhere."""
+    homes, again = Homes(), Homes()
+    assert list(homes.enter("b", "east")) == []
+    again.restore(homes.to_bytes())
+    assert [*again.enter("b", "east"), *again.enter("c", "east")] == []
+    boot = {"server_uuid": UUID_A, "cluster": "east"}
+    again.identify_all([], [FleetEvent(FleetEventKind.BOOT, "c", 0, 0, 1, boot, {})])
+    assert whose(again, UUID_A) is None
+
+
 @pytest.mark.parametrize("by", ["start", "row"])
 def test_what_an_instance_is_was_shown_last(by):
     """What a record leaves out stays; an instance whose journal is not there is none."""

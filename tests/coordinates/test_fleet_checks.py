@@ -8,8 +8,9 @@ import pytest
 
 from tallystick.campaign import scenario_of
 from tallystick.coordinates.audit.fleet import FleetAudit
+from tallystick.coordinates.audit.fleet_event_order import in_time_order
 from tallystick.coordinates.audit.replay import audit_history
-from tallystick.coordinates.results import Check, Outcome, SubjectCheck, gravest
+from tallystick.coordinates.results import Check, Finding, Outcome, SubjectCheck, gravest
 from tallystick.coordinates.rules.between import COMPARISONS, Memory
 from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.producers.simulator.assemble import simulate
@@ -185,3 +186,23 @@ def test_a_server_that_enters_late_decides_the_next_row_alone(is_former):
     unknown = "executed_of_former_source" if is_former else "source_not_in_fleet"
     assert seen == [{unknown}, {""}]
     assert fleet.finish().findings == []
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+def test_a_replica_is_compared_as_soon_as_its_source_has_gone_on(is_named: bool) -> None:
+    """Whether its channel names the source's instance, or its server_uuid alone."""
+    clock = Clock()
+    source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+    for journal in (source, replica):
+        journal.boot()
+        journal.open_file()
+    by_name = {"source_instance": source.name if is_named else None}
+    replica.administer("change_source", source_uuid=A, **by_name)
+    replica.status(f"{A}:1-3,{B}:1", replica.says(source, **by_name))
+    source.status(f"{A}:1-3")
+    source.time()
+    fleet = FleetAudit()
+    found: list[Finding] = []
+    for event in in_time_order([*source.fleet_events, *replica.fleet_events]):
+        found += fleet.absorb([event]).findings
+    assert [one.rule for one in found] == ["no_errant_gtids"]

@@ -53,6 +53,23 @@ def the_only(output, rule: str):
 class TestReceivedWithinSourceLogged:
     """Rule 66."""
 
+    @pytest.mark.parametrize("is_received", [True, False])
+    def test_what_the_source_has_sent_is_its_own_whatever_the_replica_has_logged(
+        self, is_received: bool
+    ):
+        """The replica's own log has another transaction under the number."""
+        source, replica = fleet_of_two()
+        if is_received:
+            replica.receive(source, *((n + 1, f"{A}:{n + 1}") for n in range(3)))
+        replica.log(f"{A}:1", f"{A}:2", server_id=1)
+        replica.commit_times = {f"{A}:3": 7}
+        replica.log(f"{A}:3", server_id=9)
+        replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+        source.time()
+        accused = {"gtid_origin_agreement"}
+        accused |= set() if is_received else {"received_within_source_logged"}
+        assert set(names(audit(source, replica))) == accused
+
     @pytest.mark.parametrize("logs", [True, False])
     def test_a_log_goes_on_under_another_name(self, logs):
         """A start with another log_bin: replicas receive from it before anybody has noticed."""
@@ -2028,6 +2045,37 @@ class TestServerUuidUnique:
         assert "one and two" in explain(finding).sentence
         assert finding.ts == two.fleet_events[0].ts
 
+    @pytest.mark.parametrize("has_uuid_of_source", [True, False])
+    def test_a_replica_with_its_sources_uuid_is_broken_at_each_row(self, has_uuid_of_source: bool):
+        """A server that follows itself shares its UUID with nobody: its channel is wrong."""
+        clock = Clock()
+        source = Journal(clock, "s", A, 1)
+        replica = Journal(clock, "r", A if has_uuid_of_source else B, 2)
+        for journal in (source, replica):
+            journal.boot()
+        followed = source if has_uuid_of_source else replica
+        replica.follow(followed)
+        for _ in range(2):
+            replica.status("", replica.says(followed))
+            source.time()
+        replica.time()
+        checks = [one for one in audit(source, replica).checks if one.channel is not None]
+        found = [one.check.outcome for one in checks if one.check.rule == "server_uuid_unique"]
+        assert found == [Outcome.BROKEN if has_uuid_of_source else Outcome.HOLDS] * 2
+
+    def test_the_first_uuid_counts_for_what_was_before_it(self):
+        """And no later one."""
+        clock = Clock()
+        before, server = clock.tick(), Journal(clock, "s", A, 1)
+        for server.uuid in (A, B):
+            server.boot()
+        fleet = FleetAudit()
+        fleet.absorb(server.fleet_events)
+        timeline = fleet.reader.timelines["s"]
+        first, second = (event.ts for event in server.fleet_events)
+        assert [timeline.uuids_until(ts) for ts in (before, first)] == [[A], [A]]
+        assert timeline.uuids_until(second) == [A, B]
+
     def test_one_after_the_other_is_a_move(self):
         """A data directory that went on under another instance key is no clash."""
         clock = Clock()
@@ -3246,6 +3294,22 @@ class TestClones:
     def test_the_first_group_received_is_known_by_its_position_or_its_gtid(self, first, outcome):
         donor, recipient = self.clone(end_of(5), f"{A}:1-5", more=("", "", f"{A}:6"))
         recipient.receive(donor, first)
+        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
+        status = rows[-1].body["clone_status"]
+        recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)
+        donor.status(f"{A}:1-6")
+        checks = [one.check for one in audit(donor, recipient).checks]
+        assert outcome in {one.outcome for one in checks if one.rule == "clone_resume_exact"}
+
+    @pytest.mark.parametrize(
+        ("beside", "outcome"), [(0, Outcome.HOLDS), (EVENT_LENGTH, Outcome.BROKEN)]
+    )
+    def test_the_first_group_received_may_be_beyond_four_gigabytes(self, beside, outcome):
+        """A relay log names positions modulo 2^32."""
+        donor, recipient = self.clone(end_of(5), f"{A}:1-5")
+        donor.event(2**32)
+        donor.log(f"{A}:6")
+        recipient.receive(donor, (donor.position % 2**32 - beside, f"{A}:6"))
         rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
         status = rows[-1].body["clone_status"]
         recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)

@@ -26,7 +26,7 @@ def rotated(*numbers: int) -> Journal:
 def reasons(result: Audited) -> set[str]:
     of_rows = {check.reason for cut in result.cuts for check in cut.undecided}
     return {"numbers_unseen", "numbers_left_out"} & (
-        of_rows | {one.reason for one in result.observations}
+        of_rows | {one.reason for one in result.observations if one.is_undecided}
     )
 
 

@@ -339,6 +339,23 @@ def test_what_was_dropped_is_named_until_it_ends(
     assert all(FORGOTTEN in {check.reason for check in cut.undecided} for cut in of_rows)
 
 
+@pytest.mark.parametrize(("names_max", "verdict"), [(2, "CONSISTENT"), (1, "UNDECIDED")])
+def test_what_was_dropped_without_its_name_ends_with_the_server(
+    names_max: int, verdict: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The names of what is dropped are limited, too: two are dropped at once, and one later."""
+    monkeypatch.setattr(f"{RULES}.backup_locks._SESSIONS_MAX", 1)
+    monkeypatch.setattr(f"{RULES}.protocol_steps.FORGOTTEN_NAMES_MAX", names_max)
+    steps = [("lock", 7), ("lock", 8), ("lock", 9), ("unlock", 7), ("lock", 10)]
+    steps += [("unlock", 8), ("unlock", 9)]
+    journal = Journal().begin().groups(2)
+    for step, session in steps:
+        journal.record("backup_lock", step=step, session=session, lock="tables")
+    journal.row()
+    result = audit(journal)
+    assert (result.broken, result.verdicts) == ([], [verdict])
+
+
 def _persist(journal: Journal, *gnos: int) -> None:
     for gno in gnos:
         committed = {"trx_no": gno, "gtid": f"{UUID_A}:{gno}"}

@@ -126,3 +126,13 @@ def test_what_a_crash_may_have_taken_with_the_log_need_not_be_found(
     )
     is_held = is_followed or not logs_everything
     assert ("undo_gtids_recovered" in audit(journal).broken) == is_held
+
+
+@pytest.mark.parametrize(("step", "is_found"), [("recover", True), ("write", False)])
+def test_what_a_start_recovers_is_in_the_next_row(step: str, is_found: bool) -> None:
+    """What the persister writes may be of a group that is not visible yet."""
+    journal = persisted()
+    journal.row()
+    journal.record("gtid_persister", step=step, gtids=f"{UUID_A}:9")
+    journal.row()
+    assert ("recovered_gtids_complete" in audit(journal).broken) is is_found

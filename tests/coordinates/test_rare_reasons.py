@@ -291,6 +291,12 @@ def test_a_history_leaves_something_undecided_for_it(code: str) -> None:
     assert code.partition("__")[0] in reasons_in(HISTORIES[code]().records)
 
 
+def test_an_event_that_a_file_does_not_have_there_leaves_it_undecided() -> None:
+    """It was dropped: what it would have broken is not known."""
+    [found] = audit(redelivered_late()).observations
+    assert (found.reason, found.is_undecided) == ("redelivered_late", True)
+
+
 def test_an_empty_answer_is_undecided_where_its_rule_is_not_judged() -> None:
     """An answer without row and error is broken by itself, unless nobody asks about it."""
     journal = answered()

@@ -828,6 +828,7 @@ def test_an_image_whose_tables_the_source_did_not_have_is_found() -> None:
     )
     [finding] = recovery.run(*gtids(3, 4, 5)).findings
     assert (DATA, "image_other_than_source") == (finding.rule, finding.case)
+    assert position == {f"binlog_{name}": finding.data[name] for name in ("file", "position")}
     assert [{"rows": 3, "checksum": sum_} for sum_ in ("aa", "bb")] == [
         finding.data["seen"],
         finding.data["wanted"],

@@ -57,6 +57,13 @@ BEGINNINGS: dict[str, tuple[list[Record], list[Record]]] = {
             {**_RECOVERY, "step": "replayed", **_REPLAYED},
         ],
     ),
+    "recovery from an image of locks": (
+        [{**_RECOVERY, "step": "restore", **_RESTORED, "coordinates_from": "source_status"}],
+        [
+            {**_RECOVERY, "step": "replay", "from_file": "s-bin.000001", "from_position": 357},
+            {**_RECOVERY, "step": "replayed", **_REPLAYED},
+        ],
+    ),
 }
 """What begins a run, and what cannot be without it."""
 

@@ -14,6 +14,7 @@ from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.rules.explanation import observation_text
+from tallystick.coordinates.values.gtid import GtidSet
 from tallystick.producers.simulator.assemble import simulate
 from tests.support.fleet_journals import A, B, C, Clock, Journal, audit, end_of, names
 
@@ -281,3 +282,29 @@ def test_it_does_not_depend_on_how_journals_are_cut(fault, seed):
         found.append([one for one in result.observations if one.reason == "gtid_written_twice"])
     assert found[0]
     assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("since", "until", "has_forgotten", "expected"),
+    [
+        (11, 19, False, "1-5"),
+        (11, 20, False, "1-3"),
+        (11, 40, False, "1-3"),
+        (21, 30, False, "1-3"),
+        (31, 40, False, "1-4"),
+        (10, 40, False, ""),
+        (10, 40, True, "1-3"),
+        (10, 9, True, ""),
+    ],
+)
+def test_what_a_server_kept_is_in_each_of_its_rows(
+    since: int, until: int, has_forgotten: bool, expected: str
+) -> None:
+    """From the last row before a time to the last one until another."""
+    server = written_twice.Writer(has_forgotten=has_forgotten)
+    none = GtidSet.EMPTY
+    for ts, gnos in ((10, "1-5"), (20, "1-3"), (30, "1-4")):
+        executed = GtidSet.parse(f"{A}:{gnos}")
+        server.states.append(written_twice.State(ts, None, none, none, (), executed, ()))
+    kept = server.kept(since, until)
+    assert kept == (GtidSet.parse(f"{A}:{expected}") if expected else none)
