@@ -12,6 +12,7 @@ mutated is the same.
 from __future__ import annotations
 
 import argparse
+import ast
 import os
 import shlex
 import shutil
@@ -41,6 +42,8 @@ SESSIONS = ROOT / ".tallystick/mutations"
 MATERIAL = {f"producers/simulator/{name}" for name in ("faults", "negatives", "scenarios")}
 """Folders that are not mutated: they are themselves material of tests."""
 _TESTS = Path("tests")
+Position = tuple[int, int]
+"""A line, from 1, and a column, from 0."""
 
 
 def main() -> int:
@@ -111,7 +114,8 @@ def _sample(files: list[Path], size: int, seed: int) -> Iterable[WorkItem]:
 
 def _mutations(path: Path) -> list[MutationSpec]:
     tree, found = get_ast_from_path(path), []
-    lines = path.read_text("utf-8").splitlines()
+    text = path.read_text("utf-8")
+    lines, types = text.splitlines(), list(_types(text))
     for name in sorted(operator_names()):
         operator_class = get_operator(name)
         if operator_class.arguments() or name == "core/RemoveDecorator":
@@ -122,12 +126,24 @@ def _mutations(path: Path) -> list[MutationSpec]:
             MutationSpec(path, name, occurrence, start, end)
             for occurrence, (start, end) in enumerate(positions)
             if _may_be_noticed(name, lines[start[0] - 1], start[1])
+            and not any(begin <= start < stop for begin, stop in types)
         ]
     return found
 
 
+def _types(text: str) -> Iterable[tuple[Position, Position]]:
+    """Where the annotations of functions are, which are never evaluated."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inside = [one for one in ast.walk(node) if isinstance(one, ast.arg | ast.AnnAssign)]
+            for found in (node.returns, *(one.annotation for one in inside)):
+                if found is not None:
+                    end = found.end_lineno or found.lineno, found.end_col_offset or 0
+                    yield (found.lineno, found.col_offset), end
+
+
 def _may_be_noticed(operator: str, line: str, column: int) -> bool:
-    """Annotations and their imports are never evaluated; the `*` of a list is no product."""
+    """Fields' types, and imports for types, change nothing; the `*` of a list is no product."""
     if "TYPE_CHECKING" in line or ("BitOr_" in operator and "| None" in line):
         return False
     before, after = line[:column], line[column:].lstrip("*")
