@@ -431,11 +431,7 @@ class FleetEventReader:
     def _gtids_assigned(self, event: FleetEvent, member: Member) -> None:
         added = GtidSet.parse(event.body["added"])
         replica = member.replica
-        if replica.shown and any(channel.has_source for channel in replica.channels.values()):
-            unseen = added
-            for part in member.known():
-                unseen = unseen - part
-            replica.skipped = replica.skipped | unseen
+        member.skip(added)
         member.timeline.assign(added)
         replica.assigned, replica.given = replica.assigned | added, replica.given | added
         self.comparisons.assigned(member, added, JournalPosition.of(event))

@@ -65,8 +65,9 @@ class FleetEventKind(str, Enum):
     unknown), ``behind_us`` (by how much the journal's time had fallen behind the request),
     ``server_uuid``, ``server_id`` (None unknown), ``binlog_lineage``,
     ``binary_log_file``, ``binary_log_position``, ``gtid_executed``, ``gtid_purged`` (None unknown),
-    ``purged_complete`` (bool), ``clone_status`` (row or None), ``logs_everything`` (bool: log_bin
-    and log_replica_updates) and ``channels``: list of {``channel``, ``channel_lineage``,
+    ``gtid_purged_named`` (what SET gtid_purged has added since the row before, without a record of
+    it), ``clone_status`` (row or None), ``logs_everything`` (bool: log_bin and
+    log_replica_updates) and ``channels``: list of {``channel``, ``channel_lineage``,
     ``source_uuid``, ``source_instance`` and ``source_server_id`` (None unknown), ``auto_position``
     (bool), ``filtered`` (bool: leaves groups of its source out, or may), ``ignores_servers`` (bool:
     by its receiver), ``retrieved_gtid_set``, ``read_source_log_file``, ``read_source_log_pos``,

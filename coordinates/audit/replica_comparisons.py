@@ -61,6 +61,16 @@ class Member(NamedTuple):
         """All that it has ever executed or received, in parts."""
         return (self.timeline.logged(), self.timeline.beyond, *self.replica.received())
 
+    def skip(self, named: GtidSet) -> None:
+        """SET gtid_purged has named GTIDs: its receivers leave out what they never received."""
+        replica = self.replica
+        if not named or not replica.shown:
+            return
+        if any(channel.has_source for channel in replica.channels.values()):
+            for part in self.known():
+                named = named - part
+            replica.skipped = replica.skipped | named
+
     def counted_of_others(self, ts: int) -> GtidSet:
         """What of other servers it counts as executed, by its log, row and SET gtid_purged."""
         found = self.timeline.logged() | self.replica.shown | self.replica.given
@@ -97,6 +107,7 @@ class ReplicaComparisons:
         """Queue everything that a log_status row shows of a replica."""
         timeline, replica = member.timeline, member.replica
         executed, purged = _set(body["gtid_executed"]), _set(body["gtid_purged"])
+        member.skip(GtidSet.parse(body["gtid_purged_named"]))
         listed = [values for values in body["channels"] if not replica.is_gone(values)]
         channels = [self._channel_listed(member, values, at.ts) for values in listed]
         sources = keys_of(channels)

@@ -90,6 +90,7 @@ if TYPE_CHECKING:
     from tallystick.coordinates.logs.relay_reader import RelayReader
     from tallystick.coordinates.results import Check
     from tallystick.coordinates.rules.channel import ChannelEvidence
+    from tallystick.coordinates.rules.executed_set import ExecutedEvidence
     from tallystick.coordinates.rules.outcomes import Reason, RowAnswer
     from tallystick.coordinates.values.binlog import LogCoordinates
 
@@ -175,7 +176,7 @@ def judge_answer(waiting: WaitingRow, audit: InstanceState, *, is_early: bool = 
     checks.ask(_GTID_TABLE, table)
     audit.persistence.row_read(state.position, waiting.ts)
     audit.baselines.has_row = True
-    _emit_status(waiting, audit, collection_id)
+    _emit_status(waiting, audit, collection_id, evidence.executed)
     instance = base | _journal_side(evidence, audit.server) | _previous_side(evidence)
     instance |= {
         "journal_written_lsn": waiting.redo.written,
@@ -562,10 +563,13 @@ def _retrieved(channel: ChannelState, relay: RelayReader | None) -> str | None:
     return None if relay.base_name is None else str(relay.received.freeze())
 
 
-def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) -> None:
+def _emit_status(
+    waiting: WaitingRow, audit: InstanceState, collection_id: str, evidence: ExecutedEvidence
+) -> None:
     """Hand the accepted values of the row to the fleet; the judges have taken out the others."""
     state = waiting.state
     assert state is not None
+    is_accepted = state.executed is not None and state.purged is not None
     position = state.position
     channels = []
     for name, channel in state.channels.items():
@@ -614,7 +618,7 @@ def _emit_status(waiting: WaitingRow, audit: InstanceState, collection_id: str) 
             "gtid_executed": _text(state.executed),
             "gtid_executed_fallen": _text(state.fallen),
             "gtid_purged": _text(state.purged),
-            "purged_complete": state.purged is not None,
+            "gtid_purged_named": _text(evidence.named()) if is_accepted else "",
             "clone_status": state.clone_status,
             "logs_everything": audit.server.logs_everything,
             "own_pending": _own_pending(state, audit) if channels else None,

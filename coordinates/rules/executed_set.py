@@ -189,6 +189,22 @@ class ExecutedEvidence:
             grown = grown - gtids
         return grown
 
+    def named(self) -> GtidSet:
+        """What SET gtid_purged has added since the row before without a record of it.
+
+        Servers record none. What is logged, or was received, may count as purged without it.
+        """
+        if self.gtid_purged is None or self.previous_gtid_executed is None or self.growth is None:
+            return GtidSet.EMPTY
+        if not self.has_binlog or self.log_was_off:
+            return GtidSet.EMPTY
+        if not (self.logs_everything or self.growth.is_complete):
+            return GtidSet.EMPTY
+        named = self.gtid_purged - self.previous_gtid_executed
+        for gtids in (self.assigned, self.growth.logged, *self.growth.received):
+            named = named - gtids
+        return named
+
 
 @rule(
     number=22,
