@@ -4408,6 +4408,7 @@ class TestResetOfAReplica:
         said = replica.says(source) | {"is_connected": True}
         if by == "own":
             replica.log(f"{B}:1")
+            source.log(f"{B}:1", server_id=2)
             source.status(f"{A}:1-3,{B}:1")
             replica.status(f"{B}:1", said)
         else:
