@@ -415,6 +415,23 @@ def test_a_run_says_how_many_events_have_the_time_of_the_first(monkeypatch, fast
     assert len(run.arrays["event_ends"]) == 10
 
 
+def test_after_each_gap_the_logs_have_another_number():
+    """A RESET may be in it: the fleet takes none of them for one that it knows."""
+    journal, relay, more = replica()
+    for group in more[:4]:
+        journal.record("gap")
+        relay.copy(group)
+        journal.groups(1)
+    events = audit(journal).fleet_events
+    for kind, name in (
+        (FleetEventKind.LOGGED, "binlog_lineage"),
+        (FleetEventKind.RECEIVED, "channel_lineage"),
+    ):
+        found = dict.fromkeys(one.body[name] for one in events if one.kind is kind)
+        assert len(found) == 5
+        assert list(found) == sorted(found)
+
+
 @pytest.mark.parametrize("fast_min", [1, 10**9])
 def test_groups_after_a_hole_are_marked(monkeypatch, fast_min):
     """The first of them, once."""
