@@ -309,7 +309,7 @@ class RelayReader(LogReader):
             return event.log_pos
         if (end + event.length) % WRAP == event.log_pos:
             return end + event.length
-        position = end - end % WRAP + event.log_pos
+        position = end + event.log_pos - end % WRAP
         if end % WRAP >= WRAP - WRAP_ZONE and event.log_pos < WRAP_ZONE:
             position += WRAP
         return position

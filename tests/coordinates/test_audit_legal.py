@@ -931,6 +931,30 @@ def test_an_applier_is_behind_a_receiver_that_was_pointed_elsewhere(
     assert "" == checks[-1].reason
 
 
+@pytest.mark.parametrize("opens_next", [True, False])
+def test_an_applier_that_has_gone_on_in_a_file_executes_the_present_source(opens_next: bool):
+    """A start passes to the next file without executing anything."""
+    journal, relay, more = replica()
+    journal.row(replica_status=journal.replica_status(Source_UUID=UUID_B))
+    executed, left = relay.source, relay.coordinates
+    assert executed is not None
+    relay.connect("binlog.000001")
+    relay.flush()
+    read = {"Source_UUID": UUID_C, "Source_Log_File": "binlog.000001", "Read_Source_Log_Pos": 157}
+    read["Auto_Position"] = 0
+    applied = {"Relay_Log_File": left[0], "Relay_Log_Pos": left[1]}
+    journal.row(replica_status=journal.replica_status(**read, **applied, **at(executed)))
+    if opens_next:
+        relay.open(relay.number + 1)
+    relay.copy(more[0])
+    passed = {"Relay_Log_File": relay.file, "Relay_Log_Pos": relay.end}
+    beyond = at(("binlog.000001", 158))
+    journal.row(replica_status=journal.replica_status(**read, **passed, **beyond))
+    journal.records = [one for one in journal.records if one["kind"] != "relay"]
+    expected = [] if opens_next else ["exec_source_pos_within_read"]
+    assert audit(journal).broken == expected
+
+
 @pytest.mark.parametrize("by_set", [True, False])
 @pytest.mark.parametrize("has_relay_log", [True, False])
 @pytest.mark.parametrize("way", ["recovery", "start", "journal begins", "all was executed"])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tallystick.coordinates.events._record_fields import read_server_record
 from tallystick.coordinates.events.journal import ABSENT, QueryVerb, RecordType, Stream, concatenate
 from tallystick.coordinates.events.json_lines import (
     BAD_LINES_MAX,
@@ -736,3 +737,11 @@ def runs(blocks):
         ]
         for name, parts in grouped.items()
     }
+
+
+def test_nothing_of_a_record_is_shared_with_an_equal_one() -> None:
+    """Who keeps one may change it."""
+    text = json.dumps({"variables": {"gtid_mode": "ON"}})
+    first, second = (read_server_record(RecordType.VARIABLES, text, None) for _ in range(2))
+    first["variables"]["gtid_mode"] = "OFF"
+    assert second["variables"]["gtid_mode"] == "ON"

@@ -391,12 +391,45 @@ def test_the_fleet_learns_whose_groups_were_logged(monkeypatch, fast_min):
             journal.binlog.group(gtid)
         journal.row()
     named = [
-        None if sid < 0 else f"{one.body['sids'][sid]}:{gno}"
+        None if (sid, gno) == (-1, -1) else f"{one.body['sids'][sid]}:{gno}"
         for one in audit(journal).fleet_events
         if one.kind is FleetEventKind.LOGGED
         for sid, gno in zip(*(one.arrays[f"group_{k}"] for k in ("sid", "gno")), strict=True)
     ]
     assert list(chain.from_iterable(runs)) == named
+
+
+@pytest.mark.parametrize("fast_min", [1, 10**9])
+def test_a_run_says_how_many_events_have_the_time_of_the_first(monkeypatch, fast_min: int) -> None:
+    """Where the fleet cuts it."""
+    monkeypatch.setattr(log_reader, "FAST_MIN", fast_min)
+    journal = Journal().begin()
+    journal.row()
+    groups = journal.binlog.group(), journal.binlog.group()
+    for group in groups:
+        for event in group:
+            event["ts"] = group[0]["ts"]
+    logged = [one for one in audit(journal).fleet_events if one.kind is FleetEventKind.LOGGED]
+    run = logged[-1]
+    assert (run.body["first_ts"], run.body["first_count"]) == (groups[0][0]["ts"], 5)
+    assert len(run.arrays["event_ends"]) == 10
+
+
+def test_after_each_gap_the_logs_have_another_number():
+    """A RESET may be in it: the fleet takes none of them for one that it knows."""
+    journal, relay, more = replica()
+    for group in more[:4]:
+        journal.record("gap")
+        relay.copy(group)
+        journal.groups(1)
+    events = audit(journal).fleet_events
+    for kind, name in (
+        (FleetEventKind.LOGGED, "binlog_lineage"),
+        (FleetEventKind.RECEIVED, "channel_lineage"),
+    ):
+        found = dict.fromkeys(one.body[name] for one in events if one.kind is kind)
+        assert len(found) == 5
+        assert list(found) == sorted(found)
 
 
 @pytest.mark.parametrize("fast_min", [1, 10**9])

@@ -147,6 +147,15 @@ def test_whole_columns_find_what_single_events_show(monkeypatch, name, breaks):
     assert sorted(CASES[name].names) * breaks == result.broken
 
 
+@pytest.mark.parametrize("offset", [508, 511])
+def test_whole_columns_show_an_lsn_in_a_trailer(monkeypatch, offset: int) -> None:
+    monkeypatch.setattr(redo_log, "REDO_FAST_MIN", 1)
+    monkeypatch.setattr(log_reader, "FAST_MIN", 1)
+    journal = writing()
+    redo(journal, "WRITE", LSN - LSN % 512 + offset, start_lsn=LSN)
+    assert audit(journal).broken == ["redo_lsn_in_block_data"]
+
+
 def test_long_runs_are_read_in_whole_columns(monkeypatch):
     """No regular event is looked at by itself."""
     block = written(2)

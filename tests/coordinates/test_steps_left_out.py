@@ -150,6 +150,16 @@ def test_each_of_more_collections_that_have_not_entered_is_named() -> None:
     assert _reasons(audit(journal)) == ["begin_unseen"] * len(numbers)
 
 
+def test_a_collection_may_have_taken_its_locks_before_the_journal_begins() -> None:
+    """Another one enters then, before that one has given its locks back."""
+    journal = Journal().begin()
+    journal.record(**_collecting(1, 2)[0])
+    for record in _collecting(0, 1)[-2:]:
+        journal.record(**record)
+    journal.row()
+    assert "begin_unseen" not in _reasons(audit(journal))
+
+
 def test_a_collection_that_its_client_gave_up_goes_on() -> None:
     """Its session takes the steps that are left, and there is no row."""
     journal = Journal().begin()
