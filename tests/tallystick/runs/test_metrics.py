@@ -136,9 +136,12 @@ def test_what_is_over_is_shown_no_more_and_what_is_known_is_apart():
     """Gauges are of now: the series of an incident ends with it."""
     metrics = JobMetrics()
     metrics.stepped(replace(EMPTY, incidents=[incident("a")]))
-    metrics.stepped(replace(EMPTY, incidents=[incident("b", IncidentState.ACKNOWLEDGED)]))
-    names = {key[0] for key in scrape(metrics) if "a" in key or "b" in key}
-    assert {"tallystick_acknowledged_incidents"} == names
+    known = incident("b", IncidentState.ACKNOWLEDGED)
+    metrics.stepped(replace(EMPTY, incidents=[known, incident("c")]))
+    shown = {key[:2] for key in scrape(metrics) if {"a", "b", "c"} & {*key}}
+    assert shown == {
+        ("tallystick_acknowledged_incidents", "b"), ("tallystick_open_incidents", "c"),
+    }  # fmt: skip
 
 
 def test_nothing_is_consistent_that_nobody_has_seen_for_long():
