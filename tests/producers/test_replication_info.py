@@ -313,6 +313,12 @@ class TestWhenMasterInfoIsWritten:
         administration.stop_replication(fleet, channel)
         assert channel[MasterInfo].stored() == channel[Receiver].read
 
+    def test_when_the_channel_forgets_its_position(self):
+        """Else a restart would go on from the place that RESET REPLICA has forgotten."""
+        fleet, channel = pair()
+        administration.reset_replica(fleet, channel)
+        assert ("", 4) == channel[MasterInfo].stored()
+
     def test_after_every_so_many_events(self):
         """sync_source_info counts events: the row is never that many behind."""
         fleet, channel = pair(writes_per_second=20.0)

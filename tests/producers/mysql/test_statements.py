@@ -39,7 +39,7 @@ def failing(monkeypatch: pytest.MonkeyPatch, code: int) -> tuple[Session, Failin
     return Session(ServerSettings(name="a", user="me", password=SecretStr("x"))), connection
 
 
-@pytest.mark.parametrize("code", [1045, 1064, 1142, 1227, 1317, 3000, 3024])
+@pytest.mark.parametrize("code", [1045, 1064, 1142, 1227, 1317, 1999, 3000, 3024])
 def test_a_server_that_refuses_a_statement_is_still_there(
     monkeypatch: pytest.MonkeyPatch, code: int
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -330,6 +331,12 @@ def test_a_client_that_sends_slowly_is_let_go(monkeypatch):
             assert time.monotonic() < deadline
     finally:
         listener.close()
+
+
+@pytest.mark.usefixtures("served")
+def test_a_process_can_end_while_the_port_is_listened_on():
+    """As after an error: nothing waits for the next scrape."""
+    assert {True} == {one.daemon for one in threading.enumerate() if one.name == "metrics"}
 
 
 def test_a_port_in_use_is_one_sentence(served):
