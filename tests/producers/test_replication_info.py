@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import chain, cycle, pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tallystick.coordinates.events.journal import RecordType
 from tallystick.producers.simulator.assemble import Fleet
+from tallystick.producers.simulator.backup import backup_protocol
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tallystick.producers.simulator.kernel.transactions import GroupKind
 from tallystick.producers.simulator.replication_info import (
@@ -35,9 +36,15 @@ from tallystick.producers.simulator.replication_info.rpl_info_table_access impor
     InfoRepositories,
     SystemTable,
 )
-from tallystick.producers.simulator.server import administration, binary_log, lifecycle
+from tallystick.producers.simulator.server import administration, binary_log, commit, lifecycle
 from tallystick.producers.simulator.server.binary_log import BinaryLog
-from tallystick.producers.simulator.server.channels import Applier, ChannelMap, Receiver, RelayLog
+from tallystick.producers.simulator.server.channels import (
+    Applier,
+    ChannelMap,
+    QueuedGroup,
+    Receiver,
+    RelayLog,
+)
 from tallystick.producers.simulator.server.commit_queue import CommitQueue
 from tallystick.producers.simulator.server.gtid_state import GtidState
 from tests.support.simulated_journal import records
@@ -313,6 +320,12 @@ class TestWhenMasterInfoIsWritten:
         administration.stop_replication(fleet, channel)
         assert channel[MasterInfo].stored() == channel[Receiver].read
 
+    def test_when_the_channel_forgets_its_position(self):
+        """Else a restart would go on from the place that RESET REPLICA has forgotten."""
+        fleet, channel = pair()
+        administration.reset_replica(fleet, channel)
+        assert ("", 4) == channel[MasterInfo].stored()
+
     def test_after_every_so_many_events(self):
         """sync_source_info counts events: the row is never that many behind."""
         fleet, channel = pair(writes_per_second=20.0)
@@ -562,6 +575,24 @@ def test_rows_of_workers_go_when_the_applier_stops(repository: str):
     administration.stop_replication(fleet, channel)
     assert not worker_info.shown_rows(channel.replica)
     assert not any(file.lines for name, file in kept.files.items() if "worker" in name)
+
+
+def test_a_group_that_a_backup_keeps_back_keeps_back_those_after_it(monkeypatch):
+    """Nothing more is applied of a gap that a stop cannot fill."""
+    fleet, channel = pair(
+        applier_workers=4, preserve_commit_order=False, writes_per_second=200.0, seed=2
+    )
+    gap: list[QueuedGroup] = []
+    while len(gap) < 2:
+        fleet.run(fleet.now + 500)
+        commit.finish_all(fleet, channel.replica)
+        groups = [one for one in channel.pending if isinstance(one, QueuedGroup)]
+        last = max((n for n, one in enumerate(groups) if one.is_applied), default=0)
+        gap = [one for one in groups[:last] if not one.is_applied]
+    keeps_back = chain([True], cycle([False]))
+    monkeypatch.setattr(backup_protocol, "blocks", lambda *_: next(keeps_back))
+    administration.stop_replication(fleet, channel)
+    assert not any(one.is_applied for one in gap)
 
 
 def test_gaps_that_are_filled_are_stored():

@@ -60,6 +60,14 @@ def test_a_row_is_no_burden_to_the_heap():
     assert ENTRY_COST_MAX < log_parts.PART_BYTES
 
 
+def test_an_entry_that_is_cut_short_is_left_out():
+    entries = [entry(1, data=bytes(40)), entry(2, data=bytes(300))]
+    ends = [len(b"".join(parts_of(entries[:count]))) for count in range(3)]
+    part = b"".join(parts_of(entries))
+    for length in range(len(part)):
+        assert [*entries_of(part[:length])] == entries[: sum(end <= length for end in ends) - 1]
+
+
 @given(ENTRIES, st.data())
 def test_damage_is_no_other_entry(entries, data):
     """Whatever is changed or missing: each entry is as it was, is missing, or fails its check."""

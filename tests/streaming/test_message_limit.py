@@ -17,6 +17,7 @@ from tallystick.streaming.message_limit import (
     MessageLimit,
     next_limit,
 )
+from tallystick.streaming.schema import DEAD_LETTER_BYTES_MAX, HEADERS_BYTES_MAX
 
 LAYOUT = Layout(1, "t")
 
@@ -137,3 +138,9 @@ def test_a_damaged_limit_is_named(checkpoint, tmp_path):
     path.write_bytes(path.read_bytes().replace(b"10", b"11"))
     with pytest.raises(CheckpointError, match=r"limit\.json.*To fix: make"):
         MessageLimit(checkpoint)
+
+
+def test_the_documentation_says_how_much_a_dead_letter_keeps():
+    page = (Path(__file__).parents[2] / "docs/streaming.md").read_text("utf-8")
+    value, headers = f"{DEAD_LETTER_BYTES_MAX:,}", f"{HEADERS_BYTES_MAX:,}"
+    assert f"A dead letter has at most {value} bytes of the value, {headers} of headers" in page

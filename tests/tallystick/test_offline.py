@@ -60,6 +60,7 @@ def test_replay_gives_the_verdict(tallystick, stdin, text, code, fired):
     report = json.loads(ran.out)
     assert (code, fired) == (ran.code, {f["rule"] for f in report["findings"]})
     assert {0: "CONSISTENT", 1: "INCONSISTENT", 3: "UNDECIDED"}[code] == report["verdict"]
+    assert "standard input" == report["title"]
     stdin(text)
     ran = tallystick("replay", "-")
     assert (code, "") == (ran.code, ran.err)

@@ -44,7 +44,7 @@ class GtidPersister:
     @property
     def is_writing(self) -> bool:
         """Whether lists were switched and the number has not followed yet."""
-        return self.collected > 0
+        return bool(self.collected)
 
     def add(self, trx_sys: TrxSys, desc: GtidDesc) -> None:
         """Add the GTID of a transaction whose undo log is durable (I-3)."""

@@ -353,19 +353,17 @@ def write_first_event(channel: Channel) -> QueuedGroup | None:
 
 
 def _skip_what_is_there(fleet: World, channel: Channel, file: BinlogFile) -> None:
-    """Pass the groups that auto-position excludes, up to the first one that is to be sent."""
-    skipped_to = 0
-    while channel[Receiver].cursor_entry < len(file.entries):
-        entry = file.entries[channel[Receiver].cursor_entry]
+    """Pass a group that auto-position excludes, with those up to the first that is to be sent."""
+    receiver = channel[Receiver]
+    while receiver.cursor_entry < len(file.entries):
+        entry = file.entries[receiver.cursor_entry]
         if not isinstance(entry, LoggedGroup) or not _is_excluded(channel, entry):
             break
-        skipped_to = entry.end
-        channel[Receiver].cursor_entry += 1
-    if skipped_to:
-        # The source sends a heartbeat so that the replica's position follows.
-        channel[Receiver].read = (file.name, skipped_to)
-        relay_log.write_position(fleet, channel, *channel[Receiver].read)
-        flush_position(fleet, channel)
+        receiver.read = (file.name, entry.end)
+        receiver.cursor_entry += 1
+    # The source sends a heartbeat so that the replica's position follows.
+    relay_log.write_position(fleet, channel, *receiver.read)
+    flush_position(fleet, channel)
 
 
 def _is_excluded(channel: Channel, logged: LoggedGroup) -> bool:

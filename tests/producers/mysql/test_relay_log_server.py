@@ -146,6 +146,27 @@ def can_list(directory: RemoteDirectory) -> bool:
     return True
 
 
+def test_files_are_let_go_a_hundred_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question has a length that it may have, however many files were read meanwhile."""
+    closed: list[int] = []
+
+    def answer(**question: object) -> dict[str, list[int]]:
+        assert isinstance(question["close"], list)
+        closed.append(len(question["close"]))
+        return {"numbers": [], "unlinked": []}
+
+    with serving(tmp_path) as (server, _), asking(server.port) as directory:
+        directory.numbers("relay")
+        monkeypatch.setattr(directory, "_ask", answer)
+        for handle in range(250):
+            directory.let_go(directory.session, handle)
+        for _ in range(4):
+            directory.numbers("relay")
+    assert [100, 100, 50, 0] == closed
+
+
 @pytest.fixture
 def ends() -> Iterator[tuple[Wire, socket.socket]]:
     """Both ends of a connection, of which one speaks in frames."""

@@ -307,6 +307,20 @@ def row_of(number: int, position: int) -> dict[str, Any]:
     return {"collection_id": "c1", "row": {"REPLICATION": {"channels": [channel]}}}
 
 
+def test_a_relay_log_that_is_removed_keeps_no_other_from_being_read(tmp_path: Path) -> None:
+    replica = Followed(tmp_path)
+    (tmp_path / "other.000001").write_bytes(HEAD + XID)
+    body = row_of(2, 6_039)
+    other = {"relay_log_file": "other.000001", "relay_log_position": len(HEAD + XID)}
+    body["row"]["REPLICATION"]["channels"].append({"channel_name": "other", **other})
+    replica.now = 1
+    replica.journal.advance(1)
+    assert replica.relays.read_row(body)
+    gone = "gap: log_status names a file that is not there"
+    assert [gone, f"1 {FD}", "1 XID"] == replica.records()
+    replica.relays.close()
+
+
 @pytest.mark.parametrize("left", [(), (1,)])
 def test_rows_that_name_a_relay_log_which_group_replication_has_removed_are_answered(
     tmp_path: Path, left: tuple[int, ...]

@@ -189,6 +189,10 @@ def test_the_clock_of_a_process_is_not_set(monkeypatch: pytest.MonkeyPatch) -> N
         assert 0 <= steady_clock_us() - before < 600 * 10**6
 
 
+def test_the_clock_of_a_process_is_about_that_of_the_machine() -> None:
+    assert abs(steady_clock_us() - time.time_ns() // 1_000) < 60 * 10**6
+
+
 @pytest.mark.parametrize(
     ("is_awaited", "deadline_s", "answers"), [(True, 60, 0), (True, -1, 1), (False, 60, 1)]
 )

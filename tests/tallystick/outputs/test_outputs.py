@@ -65,6 +65,7 @@ def test_text_goes_to_standard_output_unless_something_else_does():
         (["_view"], f"expected {', '.join(outputs.NAMES)}"),
         (["json", "junit=-"], "json and junit cannot both go to standard output"),
         (["json=a", "html", "junit=a"], "json and junit cannot both go to 'a'"),
+        (["json=+a", "junit=./+a"], r"json and junit cannot both go to '\+a'"),
     ],
 )
 def test_misuse_is_one_sentence(words, message):

@@ -95,6 +95,8 @@ def test_what_could_not_be_read_is_named_with_the_grants_that_it_takes():
         "    GRANT REPLICATION SLAVE ON *.* TO a -- on r, s",
         "",
     ]
+    many = written(replace(fleet, servers=dict.fromkeys("abcdefgh", lacks)))
+    assert "  binary log: denied (a, b, c, d, e, f and 2 more)\n" in many
     nothing = replace(lacks, unread={}, grants=())
     assert "it takes" not in written(replace(fleet, servers={"r": nothing}))
 

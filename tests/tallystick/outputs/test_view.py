@@ -230,7 +230,8 @@ def test_a_replica_is_compared_with_all_its_sources():
     )  # fmt: skip
     assert [0.0, pieces[0].width] == [piece.x for piece in pieces]
     assert 100.0 == sum(piece.width for piece in pieces)
-    assert 10 == trends["replica-1"].lines[0].newest
+    [lag] = trends["replica-1"].lines
+    assert (10, 10, ("0.0,2.0 50.0,2.0 100.0,2.0",)) == (lag.newest, lag.most, lag.lines)
     assert trends["source-1"].difference is None
 
 

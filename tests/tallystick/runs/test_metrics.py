@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import socket
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -136,9 +137,12 @@ def test_what_is_over_is_shown_no_more_and_what_is_known_is_apart():
     """Gauges are of now: the series of an incident ends with it."""
     metrics = JobMetrics()
     metrics.stepped(replace(EMPTY, incidents=[incident("a")]))
-    metrics.stepped(replace(EMPTY, incidents=[incident("b", IncidentState.ACKNOWLEDGED)]))
-    names = {key[0] for key in scrape(metrics) if "a" in key or "b" in key}
-    assert {"tallystick_acknowledged_incidents"} == names
+    known = incident("b", IncidentState.ACKNOWLEDGED)
+    metrics.stepped(replace(EMPTY, incidents=[known, incident("c")]))
+    shown = {key[:2] for key in scrape(metrics) if {"a", "b", "c"} & {*key}}
+    assert shown == {
+        ("tallystick_acknowledged_incidents", "b"), ("tallystick_open_incidents", "c"),
+    }  # fmt: skip
 
 
 def test_nothing_is_consistent_that_nobody_has_seen_for_long():
@@ -327,6 +331,12 @@ def test_a_client_that_sends_slowly_is_let_go(monkeypatch):
             assert time.monotonic() < deadline
     finally:
         listener.close()
+
+
+@pytest.mark.usefixtures("served")
+def test_a_process_can_end_while_the_port_is_listened_on():
+    """As after an error: nothing waits for the next scrape."""
+    assert {True} == {one.daemon for one in threading.enumerate() if one.name == "metrics"}
 
 
 def test_a_port_in_use_is_one_sentence(served):
