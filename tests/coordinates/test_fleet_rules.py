@@ -3276,13 +3276,17 @@ class TestClones:
         assert names(output) == []
         assert "donor_file_in_part" in {one.check.reason for one in output.checks}
 
-    def test_a_group_without_a_gtid_that_was_left_out_is_named_by_the_position(self):
-        donor, recipient = self.clone(end_of(5), f"{A}:1-5", more=("", f"{A}:6"))
-        recipient.receive(donor, (7, f"{A}:6"))
+    def show_status_again(self, donor, recipient):
+        """A row of the recipient after its first groups, and one of the donor, a group later."""
         rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
         status = rows[-1].body["clone_status"]
         recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)
         donor.status(f"{A}:1-6")
+
+    def test_a_group_without_a_gtid_that_was_left_out_is_named_by_the_position(self):
+        donor, recipient = self.clone(end_of(5), f"{A}:1-5", more=("", f"{A}:6"))
+        recipient.receive(donor, (7, f"{A}:6"))
+        self.show_status_again(donor, recipient)
         found = {one.rule: one.witness for one in audit(donor, recipient).findings}
         assert found["clone_resume_exact"] == f"s-bin.000001:{end_of(5)}"
 
@@ -3298,10 +3302,7 @@ class TestClones:
     def test_the_first_group_received_is_known_by_its_position_or_its_gtid(self, first, outcome):
         donor, recipient = self.clone(end_of(5), f"{A}:1-5", more=("", "", f"{A}:6"))
         recipient.receive(donor, first)
-        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
-        status = rows[-1].body["clone_status"]
-        recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)
-        donor.status(f"{A}:1-6")
+        self.show_status_again(donor, recipient)
         checks = [one.check for one in audit(donor, recipient).checks]
         assert outcome in {one.outcome for one in checks if one.rule == "clone_resume_exact"}
 
@@ -3314,10 +3315,7 @@ class TestClones:
         donor.event(2**32)
         donor.log(f"{A}:6")
         recipient.receive(donor, (donor.position % 2**32 - beside, f"{A}:6"))
-        rows = [f for f in recipient.fleet_events if f.body.get("clone_status")]
-        status = rows[-1].body["clone_status"]
-        recipient.status(f"{A}:1-5", recipient.says(donor), clone_status=status)
-        donor.status(f"{A}:1-6")
+        self.show_status_again(donor, recipient)
         checks = [one.check for one in audit(donor, recipient).checks]
         assert outcome in {one.outcome for one in checks if one.rule == "clone_resume_exact"}
 
