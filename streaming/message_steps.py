@@ -45,7 +45,7 @@ def in_steps(messages: Iterable[Message], bytes_max: int) -> Iterator[tuple[ByJo
         messages of a partition are in the order of their offsets, and those of different partitions
         about as they were sent.
     """
-    # Spark names its workers where it puts its own such files.
+    # Spark passes to its workers where it puts its own such files.
     local = os.environ.get("SPARK_LOCAL_DIRS", "").split(",")[0] or None
     # It is on disk only when something is put aside.
     with tempfile.SpooledTemporaryFile(max_size=1, dir=local) as file:

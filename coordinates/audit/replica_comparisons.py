@@ -107,7 +107,7 @@ class ReplicaComparisons:
         """Queue everything that a log_status row shows of a replica."""
         timeline, replica = member.timeline, member.replica
         executed, purged = _set(body["gtid_executed"]), _set(body["gtid_purged"])
-        member.skip(GtidSet.parse(body["gtid_purged_named"]))
+        member.skip(_set(body.get("gtid_purged_named")) or GtidSet.EMPTY)
         listed = [values for values in body["channels"] if not replica.is_gone(values)]
         channels = [self._channel_listed(member, values, at.ts) for values in listed]
         sources = keys_of(channels)

@@ -189,7 +189,9 @@ def _logged_up_to(row: Row, evidence: PositionEvidence) -> GtidSet | None:
 # The executed set
 
 
-def executed_evidence(row: Row, position: PositionEvidence) -> ExecutedEvidence:
+def executed_evidence(
+    row: Row, position: PositionEvidence, *, log_changed: bool
+) -> ExecutedEvidence:
     """Of gtid_executed, and what the binary log holds up to the row's position."""
     state, history, server = row.state, row.baselines, row.server
     fallen: Any = history.fallen.get("executed")
@@ -209,6 +211,7 @@ def executed_evidence(row: Row, position: PositionEvidence) -> ExecutedEvidence:
         growth=_growth(row, position.doubt),
         read_before=(state.executed_first or GtidSet.EMPTY) | state.executed_in_status,
         log_was_off=history.log_bin_was_off,
+        log_changed=log_changed,
     )
 
 

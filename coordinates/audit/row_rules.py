@@ -131,10 +131,10 @@ class RowEvidence(NamedTuple):
 def judge_instance(row: Row) -> RowEvidence:
     """Ask every rule on the instance's row; afterwards the state holds accepted values only."""
     checks = row.checks
-    _follow_log_bin(row)
+    log_changed = _follow_log_bin(row)
     _follow_index(row)
     position = position_evidence(row)
-    executed = executed_evidence(row, position)
+    executed = executed_evidence(row, position, log_changed=log_changed)
     position = unless_named(position, executed)
     lag = lag_evidence(row, executed)
     purged = purged_evidence(row)
@@ -157,15 +157,17 @@ def judge_instance(row: Row) -> RowEvidence:
     return RowEvidence(position, executed, lag, purged, redo)
 
 
-def _follow_log_bin(row: Row) -> None:
-    """A binary log that was switched off or on computes gtid_purged anew."""
+def _follow_log_bin(row: Row) -> bool:
+    """Whether the binary log was switched off or on: then gtid_purged is computed anew."""
     history = row.baselines
     has_binlog = row.has_binlog and not row.state.may_lack_binlog
     before, history.had_binlog = history.had_binlog, has_binlog
-    if history.log_bin_changed or before not in (None, has_binlog):
+    is_changed = history.log_bin_changed or before not in (None, has_binlog)
+    if is_changed:
         history.purged = None
         history.log_bin_changed = False
         history.log_bin_was_off = True
+    return is_changed
 
 
 def _follow_index(row: Row) -> None:

@@ -143,6 +143,7 @@ class ExecutedEvidence:
         growth: Where new GTIDs may come from.
         read_before: What the same answer has read as executed before its row.
         log_was_off: Whether the binary log was off for a time: what was executed then is purged.
+        log_changed: Whether it was switched off or on since the row before.
     """
 
     gtid_executed: GtidSet | None
@@ -160,6 +161,7 @@ class ExecutedEvidence:
     growth: Growth | None = None
     read_before: GtidSet = GtidSet.EMPTY
     log_was_off: bool = False
+    log_changed: bool = False
 
     scope: ClassVar = "instance"
 
@@ -196,7 +198,7 @@ class ExecutedEvidence:
         """
         if self.gtid_purged is None or self.previous_gtid_executed is None or self.growth is None:
             return GtidSet.EMPTY
-        if not self.has_binlog or self.log_was_off:
+        if not self.has_binlog or self.log_changed:
             return GtidSet.EMPTY
         if not (self.logs_everything or self.growth.is_complete):
             return GtidSet.EMPTY

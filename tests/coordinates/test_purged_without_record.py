@@ -85,3 +85,6 @@ def test_what_may_count_as_purged_otherwise_is_not(why: str) -> None:
     purged = f"{UUID_C}:1-4" if why == "logged" else NAMED
     show(journal, f"{UUID_A}:9" if why == "not executed" else NAMED, purged)
     assert set(named_at_rows(journal)) == {""}
+    if why == "log was off":
+        show(journal, f"{UUID_C}:9", f"{UUID_C}:4:9")
+        assert named_at_rows(journal)[-1] == f"{UUID_C}:9"
