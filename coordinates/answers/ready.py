@@ -262,8 +262,9 @@ class _Asked:
 
 
 def _why(row: Cut) -> str:
-    texts = [check_text(check) for check in decisive(row)[:1]]
-    return f": {texts[0]}" if texts else f" ({row.reason})" if row.reason else ""
+    if checks := decisive(row):
+        return f": {check_text(checks[0])}"
+    return f" ({row.reason})" if row.reason else ""
 
 
 def _named(channel: Cut) -> str:

@@ -8,7 +8,7 @@ reader. When that has begun another session, the file at hand is opened again, i
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, NamedTuple, final
 
 from tallystick.coordinates.values.binlog import (
@@ -32,6 +32,8 @@ from tallystick.producers.mysql.event_runs import IS_REGULAR, TYPE_OFFSET, Event
 if TYPE_CHECKING:
     from tallystick.producers.mysql.log_directory import LogDirectory, LogFile
 
+BOOT_TOLERANCE_S = 2.5
+"""Uptime is reported in whole seconds, and not at one instant with the clock."""
 _TURN_BYTES = 64 << 20
 """So much is read in one call: what it brings is held in memory."""
 _HEAD_BYTES = 512
@@ -81,6 +83,8 @@ class RelayFiles:
             them, seconds of its clock: starts of the server may be in between.
         is_anew: Whether the numbers began again at 1: RESET REPLICA, CHANGE REPLICATION SOURCE.
             What was left of the old files has been read, nothing of the new ones ever is.
+        checked_boot_s: Boot of the server, seconds of its clock, after which a file of its own was
+            there; None: that has not been looked at.
     """
 
     def __init__(self, directory: LogDirectory, base_name: str, cursor: RelayCursor) -> None:
@@ -95,6 +99,7 @@ class RelayFiles:
         self.is_stopped = False
         self.is_loss_reported = False
         self.arrivals: dict[int, int] = {}
+        self.checked_boot_s: float | None = None
         self._started_s = 0
         self._has_jumped = False
         self._ahead: dict[int, LogFile] = {}
@@ -112,6 +117,21 @@ class RelayFiles:
     def numbers(self) -> list[int]:
         """The numbers of all files that are there, ascending."""
         return self._directory.numbers(self.base_name)
+
+    def newest(self) -> tuple[str, FormatDescription] | None:
+        """Name and head of the file with the highest number, None while none has a whole head.
+
+        Raises:
+            EventError: It does not begin as a log file does.
+            OSError: It cannot be read.
+        """
+        numbers = self.numbers()
+        if not numbers:
+            return None
+        name = format_log_file_name(self.base_name, numbers[-1])
+        with closing(self._directory.open(self.base_name, numbers[-1])) as file:
+            head = _read_head(file, name)
+        return None if head is None else (name, head)
 
     def started(self, opened_s: int) -> None:
         """A start of the server has been recorded; its files are read from here on.
@@ -387,6 +407,25 @@ class RelayFiles:
             self._file.close()
             self._file = None
         self._identity = None
+
+
+def why_foreign(name: str, head: FormatDescription, boot_s: float, server_id: int | None) -> str:
+    """Why the newest file of a relay log is none that a server writes; empty: it may be.
+
+    A server opens a relay log file of each channel when it starts, so its newest one is of its
+    present boot: an older one was left where its relay log has been before.
+
+    Args:
+        name: Of the file.
+        head: Its FORMAT_DESCRIPTION, which has the server_id of who writes it.
+        boot_s: When the server's present boot began, seconds of its clock.
+        server_id: The server's, None where it is not known.
+    """
+    if head.timestamp < boot_s - BOOT_TOLERANCE_S:
+        return f"{name} is the newest file there, and was opened before the server started"
+    if server_id not in (None, head.server_id):
+        return f"{name} is of a server with server_id {head.server_id}, not {server_id}"
+    return ""
 
 
 def leads_on(base_name: str, event_type: int, text: str | None) -> bool:

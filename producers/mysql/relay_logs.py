@@ -16,7 +16,7 @@ from tallystick.producers.mysql.binlog_events import EventError, LogEvent
 from tallystick.producers.mysql.channel_watch import relay_coordinates
 from tallystick.producers.mysql.event_runs import EventRun, Events, count_of
 from tallystick.producers.mysql.log_directory import LogDirectory
-from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles
+from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles, why_foreign
 from tallystick.producers.mysql.tail_journal import TailJournal
 
 LogPosition = tuple[int, int]
@@ -115,7 +115,7 @@ class RelayLogs:
         for files in self._opened.values():
             files.close()
         self._opened = {}
-        for channel in self.anew:
+        for channel in sorted(self.anew):
             if self._directory is not None:
                 base_name = self._files[channel].base_name
                 files = RelayFiles(self._directory, base_name, RelayCursor(1, MAGIC_LENGTH))
@@ -127,6 +127,9 @@ class RelayLogs:
                 except OSError as error:
                     files.close()
                     self._note_unread(channel, error, self._clock_us())
+                    continue
+                if self._leave_if_foreign(channel, files):
+                    files.close()
                 else:
                     self._unread_since.pop(channel, None)
                     self._opened[channel] = files
@@ -156,7 +159,9 @@ class RelayLogs:
                 with suppress(CoordinateError):
                     base_name, number = parse_log_file_name(file)
                     cursor = RelayCursor(number, MAGIC_LENGTH)
-                    self._files[channel] = RelayFiles(self._directory, base_name, cursor)
+                    files = RelayFiles(self._directory, base_name, cursor)
+                    self._files[channel] = files
+                    self._leave_if_foreign(channel, files)
         self.read()
 
     def unmet(self, body: Mapping[str, Any]) -> set[str]:
@@ -244,6 +249,26 @@ class RelayLogs:
         self._close(channel)
         self._journal.state.unread_relays[channel] = why
         self._record(channel, None)
+
+    def _leave_if_foreign(self, channel: str, files: RelayFiles) -> bool:
+        """Leave a channel whose files are not those that the server writes; whether it was left."""
+        state = self._journal.state
+        if state.boot_s is None or files.checked_boot_s == state.boot_s:
+            return False
+        try:
+            newest = files.newest()
+        except (EventError, OSError):
+            return False  # reading meets it, too, and reports it
+        if newest is None:
+            return False
+        why = why_foreign(*newest, state.boot_s, state.server_id)
+        if not why:
+            files.checked_boot_s = state.boot_s
+            return False
+        if state.unread_relays.get(channel) != why:
+            self._notice(f"relay log of channel {channel!r} is not read: {why}")
+        self._leave(channel, why)
+        return True
 
     def renew(self, channel: str, record: Mapping[str, Any]) -> None:
         """Read a channel whose files began anew; the record has what was done to it."""
@@ -343,6 +368,8 @@ class RelayLogs:
             files = self._files.get(name)
             if files is None or files.base_name != base_name:
                 files = self._begin(name, base_name, number, applied.get(name, number))
+            if self._leave_if_foreign(name, files):
+                continue
             # Every start up to the row has been recorded, whether it showed here or not.
             files.starts = max(files.starts, number - files.cursor.number)
             self._read_to(name, files, (number, position))

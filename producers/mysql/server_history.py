@@ -25,6 +25,7 @@ from tallystick.producers.mysql.clone_shown import OWN_DATA
 from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.event_runs import EventRun
 from tallystick.producers.mysql.log_start import FileOrder, Happened, OlderCopy, find_start
+from tallystick.producers.mysql.relay_files import BOOT_TOLERANCE_S
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.server_watch import ChannelsRead, Collected, LogEnd
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from tallystick.producers.mysql.server_now import ServerNow
     from tallystick.producers.mysql.tail_journal import TailJournal
 
-BOOT_TOLERANCE_S = 2.5
-"""Uptime is reported in whole seconds, and not at one instant with the clock."""
 TARGETS_MAX = 64
 
 LogPosition = tuple[int, int]

@@ -16,10 +16,12 @@ from tallystick.coordinates.rules.explanation import fill
 from tallystick.coordinates.values.binlog import MAGIC_LENGTH, parse_log_file_name
 from tallystick.doctor.checks import Answer, Place, failed, not_tried, passed, warning
 from tallystick.producers.mysql.binlog_dump import BinlogDump
+from tallystick.producers.mysql.binlog_events import EventError
 from tallystick.producers.mysql.collection import Collector
 from tallystick.producers.mysql.connection import is_loopback
 from tallystick.producers.mysql.errors import MysqlError
 from tallystick.producers.mysql.log_directory import LogDirectory
+from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles, why_foreign
 from tallystick.producers.mysql.remote_directory import RelayReaderError, relay_log_directory
 from tallystick.producers.mysql.rights import RightHeld
 from tallystick.producers.mysql.server_now import learn_server
@@ -232,16 +234,21 @@ def relay_logs(settings: ServerSettings) -> Answer:
         )
     reader = settings.relay_log_reader
     where = str(settings.relay_log_dir) if reader is None else f"reader {reader.address}"
+    now_s = float(_value(settings, "SELECT UNIX_TIMESTAMP(NOW(6)) AS now_s", "now_s"))
+    boot_s = now_s - int(_value(settings, "SHOW GLOBAL STATUS LIKE 'Uptime'", "Value"))
+    server_id = int(_value(settings, "SHOW GLOBAL VARIABLES LIKE 'server_id'", "Value"))
     with closing(directory):
         for channel in channels:
-            problem = _relay_problem(directory, where, channel)
+            problem = _relay_problem(directory, where, channel, boot_s, server_id)
             if problem:
                 return failed(problem, _RELAY_DIR_FIX if reader is None else _RELAY_READER_FIX)
     count = fill("{count:n channel}", {"count": len(channels)})
     return passed(f"of {count}, readable in {where}")
 
 
-def _relay_problem(directory: LogDirectory, where: str, channel: Row) -> str:
+def _relay_problem(
+    directory: LogDirectory, where: str, channel: Row, boot_s: float, server_id: int
+) -> str:
     """Why a channel's present relay log cannot be read; empty if it can."""
     name = str(channel.get("Relay_Log_File") or "")
     if not name:
@@ -254,13 +261,15 @@ def _relay_problem(directory: LogDirectory, where: str, channel: Row) -> str:
         with closing(directory.open(base_name, number)) as file:
             file.read(0, MAGIC_LENGTH)
             size = file.size()
-    except RelayReaderError as error:
+        newest = RelayFiles(directory, base_name, RelayCursor(number, MAGIC_LENGTH)).newest()
+    except (EventError, RelayReaderError) as error:
         return str(error)
     except OSError as error:
         return f"{name!r} in {where} cannot be read: {error.strerror}"
     if size < position:
         return f"{name!r} in {where} is another server's: it has {size:,} bytes, not {position:,}"
-    return ""
+    foreign = "" if newest is None else why_foreign(*newest, boot_s, server_id)
+    return foreign and f"in {where} {foreign}"
 
 
 def _server_id(settings: ServerSettings, others: Sequence[ServerSettings]) -> Answer:

@@ -130,6 +130,7 @@ def test_a_right_that_can_be_done_without_is_a_warning(mysqld, doctor, monkeypat
     [
         ("nowhere", "cannot be read: No such file or directory"),
         ("template", "is not there"),
+        ("replica-1/data", "is of a server with server_id"),
         ("servers.toml", "cannot be read: Not a directory"),
     ],
 )

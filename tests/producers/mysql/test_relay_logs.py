@@ -30,7 +30,7 @@ from tallystick.producers.mysql.tail_options import TailOptions
 from tallystick.producers.mysql.tail_state import TailState
 from tallystick.producers.publisher import MemorySink
 from tests.producers.mysql.test_binlog_events import event
-from tests.producers.mysql.test_tail_parts import HEAD, Asked, rotate, types
+from tests.producers.mysql.test_tail_parts import HEAD, Asked, opened_at, rotate, types
 
 if TYPE_CHECKING:
     from tallystick.producers.mysql.server_watch import ServerWatch
@@ -91,11 +91,6 @@ def test_a_place_is_told_with_the_rest_of_its_group(
     )
     assert {1: ""} == whole.texts
     relays.forget()
-
-
-def opened_at(seconds: int) -> bytes:
-    """The beginning of a file that the server opened then."""
-    return HEAD[:4] + struct.pack("<I", seconds) + HEAD[8:]
 
 
 def test_files_of_a_boot_wait_for_its_start_though_one_before_them_is_gone(tmp_path: Path) -> None:
@@ -305,6 +300,77 @@ def row_of(number: int, position: int) -> dict[str, Any]:
         "relay_log_position": position,
     }
     return {"collection_id": "c1", "row": {"REPLICATION": {"channels": [channel]}}}
+
+
+BOOT_S = 1_700_000_100.0
+OF_THE_BOOT = opened_at(int(BOOT_S)), 7
+BEFORE_IT = "relay.000002 is the newest file there, and was opened before the server started"
+ANOTHERS = "relay.000002 is of a server with server_id 7, not 8"
+
+
+@pytest.mark.parametrize(
+    ("head", "server_id", "why"),
+    [
+        (opened_at(int(BOOT_S) - 3), 7, BEFORE_IT),
+        (*OF_THE_BOOT, None),
+        (opened_at(int(BOOT_S)), None, None),
+        (opened_at(int(BOOT_S) - 2), 7, None),
+        (opened_at(int(BOOT_S)), 8, ANOTHERS),
+    ],
+)
+@pytest.mark.parametrize("is_opened", [True, False])
+def test_files_that_the_server_does_not_write_are_not_read(
+    tmp_path: Path, head: bytes, server_id: int | None, why: str | None, *, is_opened: bool
+) -> None:
+    """Those of another server, and those where its relay log has been; old ones lie among each."""
+    replica = Followed(tmp_path, TailState(epoch=1, boot_s=BOOT_S, server_id=server_id))
+    replica.write(1, rotate("relay.000002"))
+    (tmp_path / "relay.000002").write_bytes(head + XID)
+    if is_opened:
+        replica.relays.open({"": "relay.000001"})
+    for _ in range(2):
+        assert replica.row(2, len(HEAD + XID))
+    read = [f"1 {FD}", "1 ROTATE"] * is_opened + [f"2 {FD}", "2 XID"]
+    gaps = [f"gap: {why}"] * (2 + is_opened)
+    assert (read if why is None else gaps) == replica.records()
+    said = [] if why is None else [f"relay log of channel '' is not read: {why}"]
+    assert said == replica.notices
+    assert replica.relays.reads_files is (why is None)
+    replica.journal.state.server_id = 7
+    (tmp_path / "relay.000003").write_bytes(OF_THE_BOOT[0] + XID)
+    assert replica.row(3, len(HEAD + XID))
+    assert [f"3 {FD}", "3 XID"] == replica.records()[-2:]
+    replica.relays.close()
+
+
+def test_a_relay_log_that_goes_on_elsewhere_is_read_no_more_where_it_was(tmp_path: Path) -> None:
+    """A start with another relay_log; one that opened a file here is read on."""
+    replica = Followed(tmp_path, TailState(epoch=1, boot_s=BOOT_S - 100, server_id=7))
+    (tmp_path / "relay.000001").write_bytes(opened_at(int(BOOT_S) - 100) + XID)
+    assert replica.row(1, len(HEAD + XID))
+    (tmp_path / "relay.000002").write_bytes(OF_THE_BOOT[0] + XID)
+    replica.journal.state.boot_s = BOOT_S
+    replica.relays.started(int(BOOT_S))
+    assert replica.row(2, len(HEAD + XID))
+    replica.journal.state.boot_s = BOOT_S + 100
+    replica.relays.started(int(BOOT_S) + 100)
+    assert replica.row(1, len(HEAD))
+    read = [f"1 {FD}", "1 XID", f"2 {FD}", "2 XID"]
+    assert [*read, f"gap: {BEFORE_IT}"] == replica.records()
+    replica.relays.close()
+
+
+def test_a_channel_that_a_row_is_the_first_to_name_is_not_read_elsewhere(tmp_path: Path) -> None:
+    replica = Followed(tmp_path, TailState(epoch=1, boot_s=BOOT_S, server_id=7))
+    replica.write(2, XID)
+    body = row_of(2, len(HEAD + XID))
+    replica.relays.meet(body, replica.relays.unmet(body))
+    replica.relays.open_anew()
+    assert ([], set(), [""]) == (
+        replica.relays.opened_anew, replica.relays.anew, replica.relays.channels
+    )  # fmt: skip
+    assert [f"gap: {BEFORE_IT}"] == replica.records()
+    replica.relays.close()
 
 
 def test_a_relay_log_that_is_removed_keeps_no_other_from_being_read(tmp_path: Path) -> None:

@@ -386,7 +386,7 @@ def test_statements_about_channels_are_counted_since_the_start(
     tmp_path: Path, is_known: bool
 ) -> None:
     """Of a boot that the journal has, since the session began: what came before is recorded."""
-    (tmp_path / "relay.000001").write_bytes(HEAD)
+    (tmp_path / "relay.000001").write_bytes(opened_at(1_000))
     for changes in (0, 1, 3, 4):
         state = TailState(epoch=1, server_uuid="u", boot_s=1_000.0 if is_known else 1.0)
         journal = TailJournal("a", MemorySink(), state, state_file=None, clock=time.monotonic)
@@ -1357,6 +1357,11 @@ HEAD = b"\xfebin" + event(
     EventType.FORMAT_DESCRIPTION,
     struct.pack("<H50sI", 4, b"8.0.31", 0) + bytes([19]) + bytes(40) + b"\x01",
 )
+
+
+def opened_at(seconds: int) -> bytes:
+    """The beginning of a file that the server opened then."""
+    return HEAD[:4] + struct.pack("<I", seconds) + HEAD[8:]
 
 
 def rotate(name: str) -> bytes:
