@@ -81,6 +81,12 @@ def test_the_event_types_of_the_documentation_are_known():
     }
 
 
+@pytest.mark.parametrize("code", [0, 200, 255])
+def test_any_other_type_is_read_by_its_code(code):
+    [block] = blocks_from_lines([json.dumps(event(type=code))])
+    assert [code] == block.columns["type"].tolist()
+
+
 def test_the_kinds_of_the_documentation_are_known():
     """Each kind of server record has its heading in the contract, and no other."""
     section = CONTRACT[CONTRACT.index("## Server records") : CONTRACT.index("## Blocks")]

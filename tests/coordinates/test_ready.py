@@ -531,8 +531,11 @@ def test_a_row_that_breaks_a_rule_is_no_before_its_incident_is_written():
     broken = collected(Scenario(seed=1, topology="pair", fault="errant_write"))[-1].incidents[0]
     found = replace(broken.finding, instance_id="replica-a1", data={})
     known = replace(broken, rule=rule, state=IncidentState.ACKNOWLEDGED, finding=found)
-    evidence = replace(evidence, incidents=[known])
-    assert ready(Purpose.CLONE, "replica-a1", evidence).answer is Answer.YES
+    found = ready(Purpose.CLONE, "replica-a1", replace(evidence, incidents=[known]))
+    assert found.answer is Answer.YES
+    over = replace(known, state=IncidentState.RESOLVED)
+    found = ready(Purpose.CLONE, "replica-a1", replace(evidence, incidents=[over]))
+    assert rule in reasons(found)["no_open_incident"]
 
 
 def test_an_errant_check_must_be_there_and_young():

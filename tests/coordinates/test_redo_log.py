@@ -112,12 +112,13 @@ def test_a_line_that_is_none_is_refused(fields, message):
         ("type", 9, "type 9: expected a known event of the redo log"),
         ("value", -1, "value -1: expected an LSN"),
         ("start", 2**40, "expected an LSN below the write's own"),
+        ("start", None, "expected an LSN below the write's own"),
     ],
 )
 def test_a_block_with_an_impossible_event_is_refused(column, value, message):
-    """Whoever wrote it."""
+    """Whoever wrote it; None: the LSN of the event itself."""
     block = written(1)
-    block.columns[column][1] = value
+    block.columns[column][1] = block.columns["value"][1] if value is None else value
     with pytest.raises(BlockError, match=message):
         decode_block(encode_block(block))
 
