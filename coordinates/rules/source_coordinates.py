@@ -142,14 +142,15 @@ _BEYOND = "past the end of the file."
     claim=(
         "The source coordinates of a channel are positions that exist in the source's binary log:"
         " the read position ends an event, the executed position ends a group, or an event of"
-        " a group that the receiver ignores."
+        " a group that the receiver ignores, or has by GTID set."
     ),
     why=(
         "Receiver and applier take their positions from the ends of the source's events. A"
         " position between them, or past the end of the file, belongs to another log, was"
         " counted wrong, or points to what the source lost in a crash; a replica or backup that"
         " starts there fails or reads rubbish. What a receiver ignores by server id, in a ring"
-        " the replica's own groups, it drops event by event, and the applier follows."
+        " the replica's own groups, it drops event by event, and the applier follows. What a"
+        " replica has that asks by GTID set, its source passes, and heartbeats name where it is."
     ),
     undecided_when=(
         "the source is not observed, its journal has a gap in that file or has not reached the"
@@ -207,7 +208,7 @@ def wrong_coordinates(
         elif name == "executed" and name in row.former:
             # Also where they look right: what is before them is not known to be executed.
             unknown = unknown or Undecided(FORMER_SOURCE)
-        elif _is_wrong(kind, name) and not _may_be_ignored(kind, row, against):
+        elif _is_wrong(kind, name) and not _is_left_out(kind, row, against, state):
             if _may_be_former(name, row) or _may_be_kept(name, row, against, state):
                 unknown = unknown or Undecided(FORMER_SOURCE)
                 continue
@@ -263,15 +264,40 @@ def _is_wrong(kind: PositionKind, name: str) -> bool:
     return kind is PositionKind.BEYOND or kind is PositionKind.INSIDE_EVENT
 
 
-def _may_be_ignored(kind: PositionKind, row: ChannelRow | ImageChannel, against: Against) -> bool:
-    """Whether an applier may be inside a group because its receiver ignores it.
+def _is_left_out(
+    kind: PositionKind, row: ChannelRow | ImageChannel, against: Against, state: Snapshot
+) -> bool:
+    """Whether an applier may be inside a group because its receiver does not take it.
 
     Events of ignored server ids, in a ring the replica's own, are dropped one by one, and the
     applier moves on with each.
     """
     return kind is PositionKind.EVENT_END and (
-        row.ignores_servers or against.fleet.is_upstream(row.instance_id, against.source, row.at.ts)
+        row.ignores_servers
+        or against.fleet.is_upstream(row.instance_id, against.source, row.at.ts)
+        or _is_sent_no_more(row, against.source, state)
     )
+
+
+def _is_sent_no_more(
+    row: ChannelRow | ImageChannel, source: InstanceTimeline, state: Snapshot
+) -> bool:
+    """Whether the executed position is inside a group that the replica has.
+
+    Asked by GTID set, a source passes such a group, and its heartbeats name where it is in it; the
+    receiver writes them into the relay log, and the applier moves on with each. Nothing may be
+    started there by position, so it is wrong in an image.
+    """
+    if isinstance(row, ImageChannel) or not row.auto_position or row.gtid_executed is None:
+        return False
+    assert row.executed is not None
+    file, _ = source.file_at(state, parse_log_file_name(row.executed[0])[1])
+    assert file is not None
+    number = file.count_groups(row.executed[1])
+    _, (sid,), gno = file.groups(number, number + 1)
+    if sid < 0:
+        return False  # a group without a GTID
+    return bool(row.gtid_executed.contains_ranges(source.sids[sid], gno, gno).all())
 
 
 def kind_at(

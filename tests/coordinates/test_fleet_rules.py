@@ -1233,7 +1233,6 @@ class TestSourceCoordinateValid:
             ("exec", 126, True),
             ("exec", 157, True),
             ("exec", end_of(1), True),
-            ("exec", end_of(1) + EVENT_LENGTH, False),
             ("exec", end_of(1) + 1, False),
             ("exec", end_of(3), True),
             ("exec", end_of(3) + 44, True),
@@ -1455,7 +1454,7 @@ class TestSourceCoordinateValid:
             source.follow(replica)
         position = end_of(1) + EVENT_LENGTH
         fields = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
-        shown = fields if shown_by == "row" else {}
+        shown = {"auto_position": False, **(fields if shown_by == "row" else {})}
         shown |= {"filtered": way in ("filtered", "ignores_servers")}
         shown |= {"ignores_servers": way == "ignores_servers"}
         source.status(f"{A}:1-3", *([source.says(replica)] if way == "ring" else []))
@@ -1467,6 +1466,31 @@ class TestSourceCoordinateValid:
         source.status(f"{A}:1-3", *([source.says(replica)] if way == "ring" else []))
         rule = {"row": "source_coordinate_valid", "image": "image_source_position_valid"}[shown_by]
         assert names(audit(source, replica)) == [rule] * (way in ("filtered", None))
+
+    @pytest.mark.parametrize(
+        ("executed", "gtid", "fields", "is_valid"),
+        [
+            (f"{A}:1-4", f"{A}:4", {}, True),
+            (f"{A}:1-3:5", f"{A}:4", {}, False),
+            (f"{A}:1-4", f"{A}:4", {"auto_position": False}, False),
+            (f"{A}:1-4", "", {}, False),
+            (None, f"{A}:4", {}, False),
+        ],
+    )
+    def test_an_applier_is_within_a_group_that_the_replica_has(
+        self, executed, gtid, fields, is_valid
+    ):
+        """By GTID set its source passes that, and its heartbeats name the ends of events there."""
+        source, replica = fleet_of_two()
+        source.log(gtid)
+        at = {"exec_source_log_file": "s-bin.000001"}
+        for by in (EVENT_LENGTH, 2 * EVENT_LENGTH):
+            at["exec_source_log_pos"] = end_of(3) + by
+            replica.status(executed, replica.says(source, f"{A}:1-4", **at, **fields))
+        source.status(f"{A}:1-4")
+        found = ["executed_inside_group"] * (0 if is_valid else 2)
+        output = audit(source, replica)
+        assert found == [f.case for f in output.findings if f.rule == "source_coordinate_valid"]
 
     @pytest.mark.parametrize(
         ("file", "position", "is_valid"),

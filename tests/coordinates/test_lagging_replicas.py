@@ -116,15 +116,19 @@ class Fleet:
         self.received[replica.name] = last
 
     def row(self, replica: Journal, executed: int, by: int = 0) -> None:
-        """A row that has executed so many groups of the source's file, and some bytes more."""
+        """A row that has executed so many groups of the source's file, and some bytes more.
+
+        It has executed by set what it has received, or, with bytes more, no more than those groups.
+        """
         gtids = f"{self.uuid}:1-{self.received[replica.name]}"
+        done = f"{self.uuid}:1-{executed}" if by else gtids
         values = {
             "read_source_log_file": self.source.file_name,
             "read_source_log_pos": self.source.position,
             "exec_source_log_file": self.source.file_name,
             "exec_source_log_pos": end_of(executed) + by,
         }
-        replica.status(gtids, replica.says(self.source, gtids, **values))
+        replica.status(done, replica.says(self.source, gtids, **values))
 
     def read(self) -> FleetOutput:
         """The audit, as it was saved, reads what is new; what it says to that."""

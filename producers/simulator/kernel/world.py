@@ -43,12 +43,15 @@ class ServerPace:
         partial_chance: How often a receiver gets a group in pieces.
         apply_us: Least and most time that an applier takes for a group.
         commit_stage_us: Least and most time from flush to commit stage.
+        passing_us: Least and most time that a source takes for a group which it passes, as a
+            replica has it, with a heartbeat within it; none: it passes many at once.
     """
 
     kinds: tuple[GroupKind, ...]
     partial_chance: float = 0.07
     apply_us: tuple[int, int] = (300, 4_000)
     commit_stage_us: tuple[int, int] = (150, 2_500)
+    passing_us: tuple[int, int] | None = None
 
 
 class World(Protocol):

@@ -93,6 +93,20 @@ class ResetReplica(Negative):
             near(fleet, 0.7, channel.replica, _start_again, channel)
 
 
+class PassedSlowly(ResetReplica):
+    """As where a channel asks by GTID set for what comes after gigabytes that it has."""
+
+    name = "passed_slowly"
+    text = (
+        "a source sends heartbeats while it passes groups that a replica has: read and executed"
+        " positions are within them"
+    )
+
+    def arrange(self, fleet: World) -> None:
+        super().arrange(fleet)
+        fleet.pace.passing_us = (50_000, 200_000)
+
+
 class ResetReplicaAll(Negative):
     """One of several channels is given up for good."""
 

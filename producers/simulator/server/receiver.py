@@ -269,8 +269,7 @@ def _receive_group(fleet: World, channel: Channel, file: BinlogFile, logged: Log
         queued = last
     else:
         if _is_excluded(channel, logged):
-            _skip_what_is_there(fleet, channel, file)
-            return True
+            return _pass_what_is_there(fleet, channel, file, logged)
         # What a replica wrote itself comes back to it in a ring: it is ignored as well.
         is_ignored = group.server_id in (*receiver.ignore_server_ids, channel.replica.server_id)
         if is_ignored or not fleet.bus.emit(QUEUE, fleet, channel, logged):
@@ -352,17 +351,39 @@ def write_first_event(channel: Channel) -> QueuedGroup | None:
     return None
 
 
-def _skip_what_is_there(fleet: World, channel: Channel, file: BinlogFile) -> None:
-    """Pass a group that auto-position excludes, with those up to the first that is to be sent."""
-    receiver = channel[Receiver]
-    while receiver.cursor_entry < len(file.entries):
-        entry = file.entries[receiver.cursor_entry]
+def _pass_what_is_there(
+    fleet: World, channel: Channel, file: BinlogFile, logged: LoggedGroup
+) -> bool:
+    """Pass a group that auto-position excludes, with those up to the first that is to be sent.
+
+    Returns:
+        False: the source is within the group.
+    """
+    receiver, end = channel[Receiver], logged.end
+    is_begun = receiver.read[0] == file.name and receiver.read[1] > logged.start
+    if fleet.pace.passing_us is not None and not is_begun:
+        lengths = [logged.gtid_length, *(length for _, _, length, _ in logged.group.body[:-1])]
+        passed = sum(lengths[: fleet.rng.randrange(len(lengths)) + 1])
+        _name_position(fleet, channel, (file.name, logged.start + passed))
+        later = fleet.now + fleet.rng.randrange(*fleet.pace.passing_us)
+        receiver.is_scheduled = True
+        fleet.schedule(later, channel.replica, _receive, channel, channel.generation)
+        return False
+    for entry in file.entries[receiver.cursor_entry :]:
         if not isinstance(entry, LoggedGroup) or not _is_excluded(channel, entry):
             break
-        receiver.read = (file.name, entry.end)
         receiver.cursor_entry += 1
-    # The source sends a heartbeat so that the replica's position follows.
-    relay_log.write_position(fleet, channel, *receiver.read)
+        end = entry.end
+        if fleet.pace.passing_us is not None:
+            break
+    _name_position(fleet, channel, (file.name, end))
+    return True
+
+
+def _name_position(fleet: World, channel: Channel, position: tuple[str, int]) -> None:
+    """The source sends a heartbeat so that the replica's position follows."""
+    channel[Receiver].read = position
+    relay_log.write_position(fleet, channel, *position)
     flush_position(fleet, channel)
 
 
