@@ -17,6 +17,7 @@ from tallystick.coordinates.values.binlog import WRAP
 from tests.support import rule_cases_of_backup_locks as backups
 from tests.support.journals import UUID_A, UUID_B, UUID_C, Gtids, Journal, audit, read_gtids
 from tests.support.rule_cases import CASES, apply, replica, source
+from tests.support.rule_cases_of_channels import status_before_end
 
 OF_BACKUPS = [name for name, case in CASES.items() if case.build.__module__ == backups.__name__]
 
@@ -309,6 +310,8 @@ def test_which_locks_coordinates_need(
     backups.image(journal, coordinates_from=read_from)
     found = [one.data["missing"] for one in audit(journal).findings]
     assert (found, said_of(journal)) == ([missing] * bool(missing), reasons)
+    disabled = audit(journal, disabled=frozenset({"backup_lock_steps_complete"}))
+    assert (disabled.findings, disabled.observations) == ([], [])
 
 
 @pytest.mark.parametrize("is_from_locks", [True, False])
@@ -538,3 +541,31 @@ def test_rows_show_whether_receivers_were_held_back() -> None:
         if event.kind is FleetEventKind.STATUS
     ]
     assert shown == [False, True, True, True, False, True, False]
+
+
+def test_a_second_lock_freezes_the_positions_that_are_then() -> None:
+    """Between the two the channel went on."""
+    journal, relay, _ = replica()
+    for length in (600, 300):
+        backups.lock(journal, "binlog")
+        for _ in range(2):
+            status = status_before_end(journal, relay, length)
+            journal.row(replica_status=status, requested_at=journal.ts)
+        backups.unlock(journal, "binlog")
+    assert audit(journal).findings == []
+
+
+def test_what_moves_under_a_second_lock_is_found_again() -> None:
+    journal = source()
+    for _ in range(2):
+        backups.lock(journal, "binlog").groups(2)
+        backups.unlock(journal, "binlog")
+    assert found_in(journal) == ["binlog_grew_under_binlog_lock"] * 2
+
+
+def test_a_receiver_may_end_a_group_that_it_had_begun_before_the_lock() -> None:
+    journal, relay, waiting = replica()
+    relay.copy(waiting[0][:2])
+    backups.lock(journal, "binlog")
+    relay.copy(waiting[0][2:])
+    assert audit(journal).findings == []
