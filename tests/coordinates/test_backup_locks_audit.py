@@ -569,3 +569,21 @@ def test_a_receiver_may_end_a_group_that_it_had_begun_before_the_lock() -> None:
     backups.lock(journal, "binlog")
     relay.copy(waiting[0][2:])
     assert audit(journal).findings == []
+
+
+@pytest.mark.parametrize(
+    ("lock", "changes"), [("binlog", "commits"), ("tables", "changes of definitions")]
+)
+def test_what_show_master_status_says_is_read_under_both_locks(lock: str, changes: str) -> None:
+    """What the lock that was released first had stopped may have come since."""
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    backups.lock(journal, "tables", "binlog")
+    backups.unlock(journal, lock)
+    if lock == "tables":
+        backups.unlock(journal, "binlog").groups(1)
+        backups.lock(journal, "binlog")
+    journal.groups(1)
+    backups.image(journal)
+    found = [one for one in audit(journal).findings if one.case == "read_after_release"]
+    assert [one.data["changes"] for one in found] == [changes]

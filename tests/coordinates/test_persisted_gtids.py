@@ -63,6 +63,31 @@ def test_what_a_row_does_not_name_as_executed_its_table_need_not_have(executed):
     assert is_found is (executed == "1-3")
 
 
+def test_a_persister_that_is_late_is_found_once_until_it_writes():
+    journal = persisted()
+    for gno in (3, 4):
+        journal.record("gtid_persister", step="commit", trx_no=gno, gtid=f"{UUID_A}:{gno}")
+        for _ in range(2):
+            journal.wait(11).row()
+        journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:{gno}")
+    found = [one.data["gtid"] for one in audit(journal).findings]
+    assert found == [f"{UUID_A}:3", f"{UUID_A}:4"]
+
+
+def test_a_gtid_that_was_left_out_may_be_in_the_next_write_and_not_in_the_one_after(monkeypatch):
+    """The write that goes on when it was left out may not have had it yet."""
+    monkeypatch.setattr("tallystick.coordinates.rules.gtid_persistence.PENDING_MAX", 1)
+    journal = persisted()
+    for gno in (3, 4):
+        journal.record("gtid_persister", step="commit", trx_no=gno, gtid=f"{UUID_A}:{gno}")
+    journal.row()
+    for gtids in ("3", "4"):
+        journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:{gtids}")
+        journal.row()
+    said = [{one.reason for one in cut.undecided} for cut in audit(journal).cuts]
+    assert ["steps_forgotten" in reasons for reasons in said] == [True, True, False]
+
+
 def test_what_a_recovery_found_in_undo_logs_is_not_late():
     """What waits in undo logs is what it found there, up to the number that it read."""
     journal = persisted()

@@ -137,6 +137,9 @@ def test_coordinates_of_a_table_are_complete_and_well_formed(
     answer = ask(RULES["log_status_row_complete"], columns)
     found = answer.data["expected"] if isinstance(answer, Broken) else None
     assert (found, isinstance(answer, Holds)) == (expected, expected is None)
+    if isinstance(answer, Broken):
+        given = [value for value in (file, position) if value is not None]
+        assert answer.witness == (f"{file}:{position}" if len(given) == 2 else repr(given[0]))
 
 
 @pytest.mark.parametrize(
