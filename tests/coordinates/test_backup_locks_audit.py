@@ -563,6 +563,15 @@ def test_what_moves_under_a_second_lock_is_found_again() -> None:
     assert found_in(journal) == ["binlog_grew_under_binlog_lock"] * 2
 
 
+def test_what_was_logged_before_the_binlog_lock_is_before_the_coordinates() -> None:
+    """Which are right also where the lock was released early, and nothing was logged since."""
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    backups.lock(backups.lock(journal, "tables").groups(1), "binlog")
+    backups.image(backups.unlock(journal, "binlog"))
+    assert "read_after_release" not in found_in(journal)
+
+
 def test_a_receiver_may_end_a_group_that_it_had_begun_before_the_lock() -> None:
     journal, relay, waiting = replica()
     relay.copy(waiting[0][:2])
@@ -587,3 +596,14 @@ def test_what_show_master_status_says_is_read_under_both_locks(lock: str, change
     backups.image(journal)
     found = [one for one in audit(journal).findings if one.case == "read_after_release"]
     assert [one.data["changes"] for one in found] == [changes]
+
+
+def test_where_events_are_not_contiguous_no_position_is_inside_one() -> None:
+    """That their offsets cannot be believed is found once, in the log."""
+    journal = source()
+    journal.binlog.end -= 10
+    backups.image(journal.groups(2), binlog_position=journal.binlog.end - 5)
+    assert (found_in(journal), said_of(journal)) == (
+        ["events_not_contiguous"],
+        {"backup_file_unseen"},
+    )

@@ -3126,6 +3126,18 @@ class TestRelayMirrorsSource:
         replica.receive(source, (1, ""), (-1, ""), (3, ""))
         assert names(self.row(source, replica)) == []
 
+    @pytest.mark.parametrize(("place", "is_left_out"), [(-1, False), (2, False), (None, True)])
+    def test_what_an_anonymous_group_of_an_unknown_place_was_is_not_known_later(
+        self, place, is_left_out
+    ):
+        """It may be the one that lacks at the next row."""
+        source, replica = fleet_of_two(groups=0, auto_position=False)
+        source.log("", "", "")
+        replica.receive(source, (1, ""), *([] if place is None else [(place, "")]))
+        self.row(source, replica)
+        replica.receive(source, (3, ""))
+        assert names(self.row(source, replica)) == ["relay_mirrors_source"] * is_left_out
+
     @pytest.mark.parametrize("is_ring", [False, True])
     def test_an_anonymous_group_that_is_left_out_may_be_the_replicas_own(self, is_ring):
         """In a ring its own come back to it, and it ignores them."""

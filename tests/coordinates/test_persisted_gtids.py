@@ -127,6 +127,16 @@ def test_a_purge_goes_as_far_as_the_number_that_was_written(number, waiting, fou
     assert [finding.case for finding in audit(journal).findings] == found
 
 
+@pytest.mark.parametrize("number", [None, 11, 12])
+def test_a_purge_after_a_start_goes_as_far_as_the_number_that_it_read(number):
+    journal = Journal().begin().groups(3)
+    read = {} if number is None else {"trx_num_gtid": number}
+    journal.record("gtid_persister", step="recover", gtids="", **read)
+    journal.record("gtid_persister", step="purge", trx_no=12)
+    found = [finding.case for finding in audit(journal).findings]
+    assert found == ["purge_did_not_ask"] * (number == 11)
+
+
 @pytest.mark.parametrize("step", ["commit", "prepare", "write"])
 @pytest.mark.parametrize("is_followed", [True, False])
 @pytest.mark.parametrize("logs_everything", [True, False])

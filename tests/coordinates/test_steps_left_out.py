@@ -93,6 +93,21 @@ def test_an_engine_that_is_locked_again_is_held_once() -> None:
     assert named == ["the lock of innodb"]
 
 
+@pytest.mark.parametrize("tables", [{}, {"tables": None}, {"tables": []}])
+def test_an_image_that_names_no_tables_asks_for_no_engine(tables: Record) -> None:
+    journal = Journal().begin()
+    for record in [
+        {**_BACKUP, "step": "begin"},
+        {"kind": "backup_lock", "step": "lock", "lock": "instance"},
+        *_engine_locks("begin", "lock InnoDB", "done"),
+        {"kind": "zone", "step": "close"},
+        {"kind": "zone", "step": "validity_point"},
+        {**_BACKUP, "step": "image", **tables},
+    ]:
+        journal.record(**record)
+    assert audit(journal).findings == []
+
+
 def test_engines_that_were_not_locked_in_time_are_no_steps_of_a_backup_that_begins_then() -> None:
     journal = Journal().begin()
     for record in [
