@@ -607,3 +607,12 @@ def test_where_events_are_not_contiguous_no_position_is_inside_one() -> None:
         ["events_not_contiguous"],
         {"backup_file_unseen"},
     )
+
+
+@pytest.mark.parametrize(
+    ("version", "is_serial"), [("8.0.26", True), ("8.0.27", False), ("8.4.0", False), ("", False)]
+)
+def test_an_applier_has_workers_by_default_from_8_0_27_on(version: str, is_serial: bool) -> None:
+    """With workers its position is a low-water mark: the data may have more."""
+    journal = backups.replica_image(data=4, position=3, version=version)
+    assert found_in(journal) == ["data_hold_later"] * is_serial

@@ -901,6 +901,7 @@ class TestPassedIsExecuted:
             (f"{A}:1-4", None),  # its own, as of a ring, comes back
             (f"{A}:1-2", None),  # it lags
             ("", None),
+            (None, None),  # it was not read
             (f"{A}:1:3", f"{A}:2"),
             (f"{A}:3", f"{A}:1-2"),
         ],

@@ -413,8 +413,9 @@ def test_a_reset_of_the_channel_ends_what_was_dropped_of_its_repositories(
     journal, relay, _ = replica()
     for back, durable in ((300, True), (200, False), (100, False)):
         write_row(journal, stored_row(relay, back), durable=durable)
+    begun = {"action": "reset"} if is_reset else {"action": "change_source", "source_uuid": UUID_C}
+    journal.record("channel", channel="", **begun)
     if is_reset:
-        journal.record("channel", channel="", action="reset")
         write_row(journal, stored_row(relay, 300))
     crash = {"file": journal.binlog.file, "position": journal.binlog.end}
     journal.start(crashed=True, recovered=crash, repositories=started_with(stored_row(relay, 400)))

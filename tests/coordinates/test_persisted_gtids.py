@@ -137,6 +137,32 @@ def test_a_purge_after_a_start_goes_as_far_as_the_number_that_it_read(number):
     assert found == ["purge_did_not_ask"] * (number == 11)
 
 
+@pytest.mark.parametrize(("number", "found"), [(4, ["trx_num_gtid_fell"]), (6, [])])
+def test_the_number_grows_from_the_one_that_a_start_has_read(number, found):
+    """A crash may have taken back a higher one."""
+    journal = persisted()
+    for step, value in (("number", 9), ("recover", 5), ("number", number)):
+        gtids = {"gtids": ""} if step == "recover" else {}
+        journal.record("gtid_persister", step=step, trx_num_gtid=value, **gtids)
+    assert [finding.case for finding in audit(journal).findings] == found
+
+
+def test_redo_that_is_not_flushed_excuses_the_crash_of_its_own_boot_alone():
+    setting = "innodb_flush_log_at_trx_commit"
+    journal = persisted(journal=source(**{setting: 2}))
+    for gno in (3, 4):
+        journal.record("gtid_persister", step="commit", trx_no=gno, gtid=f"{UUID_A}:{gno}")
+        end = {"file": journal.binlog.file, "position": journal.binlog.end}
+        journal.variables = journal.variables | {setting: 1}
+        journal.start(
+            crashed=True, recovered=end, gtid_executed_table=f"{UUID_A}:1-2", undo_gtids=""
+        )
+        journal.binlog.open(gno)
+        journal.groups(1)
+    found = [finding.data["missing"] for finding in audit(journal).findings]
+    assert found == [f"{UUID_A}:4"]
+
+
 @pytest.mark.parametrize("step", ["commit", "prepare", "write"])
 @pytest.mark.parametrize("is_followed", [True, False])
 @pytest.mark.parametrize("logs_everything", [True, False])

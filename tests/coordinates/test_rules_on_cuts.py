@@ -164,6 +164,17 @@ def test_a_channel_without_a_relay_log_has_no_flushed_position(
 
 
 @pytest.mark.parametrize(
+    ("end", "outcome"), [(500, Holds), (499, Undecided), (501, Undecided), (None, Undecided)]
+)
+def test_a_position_in_a_file_that_is_not_remembered_is_right_at_the_end_that_was_seen(
+    end: int | None, outcome: type[RowAnswer]
+):
+    columns = {"binary_log_file": "b.000001", "binary_log_position": 500}
+    seen = {"journal_binary_log_file": "b.000001", "journal_binary_log_position": end}
+    assert isinstance(ask(RULES["snapshot_position_within_file"], columns | seen), outcome)
+
+
+@pytest.mark.parametrize(
     ("answer", "complete", "silent"),
     [
         ("row", "", ""),
