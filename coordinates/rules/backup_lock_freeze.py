@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tallystick.coordinates.events.journal import FLAG_RELAY_LOG, QueryVerb
+from tallystick.coordinates.events.journal import QueryVerb
 from tallystick.coordinates.events.log_events import CLASS_ROWS, EventClass
 from tallystick.coordinates.logs.log_groups import STEP_AFTER_OPENER, STEP_IN_BODY, GroupStep
 from tallystick.coordinates.results import ObservationCode, Severity
@@ -278,10 +278,9 @@ class BackupLockFreeze:
             self._changed("nontransactional_group_under_table_lock", what, group.at)
 
     def received(self, block: Block, index: int, channel: str) -> None:
-        """An event of a relay log: one that the source wrote moves the position read."""
-        is_own = int(block.columns["flags"][index]) & FLAG_RELAY_LOG
+        """An event of a relay log: where a group opens, the source wrote it and Rd moves."""
         event_class = CLASS_ROWS[int(block.columns["type"][index])][0]
-        if "binlog" in self.taken and event_class == EventClass.OPENER and not is_own:
+        if "binlog" in self.taken and event_class == EventClass.OPENER:
             what = f"the receiver of channel {channel!r} read on"
             at = _start(block, index)
             self._coordinate_moved("received_under_binlog_lock", what, at, name=channel)

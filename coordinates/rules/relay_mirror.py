@@ -472,7 +472,8 @@ class _Mirror:
         self.repeated = (number, int(end)), gtid
 
     def _file_name(self, number: int) -> str:
-        return format_log_file_name(self.state.base_name or "?", number)
+        assert self.state.base_name is not None  # it is that of the groups' files
+        return format_log_file_name(self.state.base_name, number)
 
     def found(self) -> tuple[Broken, ...]:
         """What the walk has found."""

@@ -17,6 +17,7 @@ from tallystick.coordinates.values.binlog import WRAP
 from tests.support import rule_cases_of_backup_locks as backups
 from tests.support.journals import UUID_A, UUID_B, UUID_C, Gtids, Journal, audit, read_gtids
 from tests.support.rule_cases import CASES, apply, replica, source
+from tests.support.rule_cases_of_channels import status_before_end
 
 OF_BACKUPS = [name for name, case in CASES.items() if case.build.__module__ == backups.__name__]
 
@@ -309,6 +310,8 @@ def test_which_locks_coordinates_need(
     backups.image(journal, coordinates_from=read_from)
     found = [one.data["missing"] for one in audit(journal).findings]
     assert (found, said_of(journal)) == ([missing] * bool(missing), reasons)
+    disabled = audit(journal, disabled=frozenset({"backup_lock_steps_complete"}))
+    assert (disabled.findings, disabled.observations) == ([], [])
 
 
 @pytest.mark.parametrize("is_from_locks", [True, False])
@@ -538,3 +541,78 @@ def test_rows_show_whether_receivers_were_held_back() -> None:
         if event.kind is FleetEventKind.STATUS
     ]
     assert shown == [False, True, True, True, False, True, False]
+
+
+def test_a_second_lock_freezes_the_positions_that_are_then() -> None:
+    """Between the two the channel went on."""
+    journal, relay, _ = replica()
+    for length in (600, 300):
+        backups.lock(journal, "binlog")
+        for _ in range(2):
+            status = status_before_end(journal, relay, length)
+            journal.row(replica_status=status, requested_at=journal.ts)
+        backups.unlock(journal, "binlog")
+    assert audit(journal).findings == []
+
+
+def test_what_moves_under_a_second_lock_is_found_again() -> None:
+    journal = source()
+    for _ in range(2):
+        backups.lock(journal, "binlog").groups(2)
+        backups.unlock(journal, "binlog")
+    assert found_in(journal) == ["binlog_grew_under_binlog_lock"] * 2
+
+
+def test_what_was_logged_before_the_binlog_lock_is_before_the_coordinates() -> None:
+    """Which are right also where the lock was released early, and nothing was logged since."""
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    backups.lock(backups.lock(journal, "tables").groups(1), "binlog")
+    backups.image(backups.unlock(journal, "binlog"))
+    assert "read_after_release" not in found_in(journal)
+
+
+def test_a_receiver_may_end_a_group_that_it_had_begun_before_the_lock() -> None:
+    journal, relay, waiting = replica()
+    relay.copy(waiting[0][:2])
+    backups.lock(journal, "binlog")
+    relay.copy(waiting[0][2:])
+    assert audit(journal).findings == []
+
+
+@pytest.mark.parametrize(
+    ("lock", "changes"), [("binlog", "commits"), ("tables", "changes of definitions")]
+)
+def test_what_show_master_status_says_is_read_under_both_locks(lock: str, changes: str) -> None:
+    """What the lock that was released first had stopped may have come since."""
+    journal = source()
+    journal.record("backup", step="begin", backup_id="b1", **backups.SESSION)
+    backups.lock(journal, "tables", "binlog")
+    backups.unlock(journal, lock)
+    if lock == "tables":
+        backups.unlock(journal, "binlog").groups(1)
+        backups.lock(journal, "binlog")
+    journal.groups(1)
+    backups.image(journal)
+    found = [one for one in audit(journal).findings if one.case == "read_after_release"]
+    assert [one.data["changes"] for one in found] == [changes]
+
+
+def test_where_events_are_not_contiguous_no_position_is_inside_one() -> None:
+    """That their offsets cannot be believed is found once, in the log."""
+    journal = source()
+    journal.binlog.end -= 10
+    backups.image(journal.groups(2), binlog_position=journal.binlog.end - 5)
+    assert (found_in(journal), said_of(journal)) == (
+        ["events_not_contiguous"],
+        {"backup_file_unseen"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "is_serial"), [("8.0.26", True), ("8.0.27", False), ("8.4.0", False), ("", False)]
+)
+def test_an_applier_has_workers_by_default_from_8_0_27_on(version: str, is_serial: bool) -> None:
+    """With workers its position is a low-water mark: the data may have more."""
+    journal = backups.replica_image(data=4, position=3, version=version)
+    assert found_in(journal) == ["data_hold_later"] * is_serial

@@ -48,3 +48,18 @@ def test_a_thread_of_unknown_tables(
     noted = [one for one in result.observations if one.reason == "zone_tables_unknown"]
     assert len(noted) == (is_in_doubt and not all(is_named) and not disabled)
     assert all(one.is_undecided and one.rules == (_RULE,) for one in noted)
+
+
+@pytest.mark.parametrize("tables", [["shop.a"], ["scratch.a"], ["shop.a", "scratch.a"]])
+def test_a_thread_outside_is_judged_at_each_validity_point_until_it_is_found(
+    tables: list[str],
+) -> None:
+    """The second closing is for other tables; what was found at the first point is not again."""
+    journal = Journal().begin()
+    journal.record("zone", **_WRITE | {"tables": tables})
+    for closed in ("shop.a", "scratch.a"):
+        journal.record("zone", step="close", tables=[closed])
+        journal.record("zone", **_POINT)
+        journal.record("zone", step="open")
+    findings = audit(journal).findings
+    assert [one.case for one in findings] == ["outside_at_validity_point"]

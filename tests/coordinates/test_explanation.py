@@ -9,8 +9,15 @@ from typing import Any
 
 import pytest
 
+from tallystick.coordinates.results import Observation, ObservationCode
 from tallystick.coordinates.rules.catalogue import REASONS, RULES
-from tallystick.coordinates.rules.explanation import explain, fill, finding_document, shorten_gtids
+from tallystick.coordinates.rules.explanation import (
+    explain,
+    fill,
+    finding_document,
+    observation_text,
+    shorten_gtids,
+)
 from tallystick.coordinates.rules.registry import Case
 from tallystick.coordinates.rules.statements import WITHOUT_STATEMENT
 from tallystick.coordinates.values.gtid import GtidSet
@@ -304,6 +311,34 @@ def test_a_case_may_end_otherwise_than_its_rule(code):
     rule = RULES["received_within_source_logged"]
     shown = explain(finding(rule=rule.name, case=code, data=_values(rule.cases[code], 1)))
     assert ("other data replace" in shown.remedy) == (code == "other_transaction")
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        ({}, "no_errant_gtids: not read"),
+        ({"sources": []}, "no_errant_gtids of instance r: not read"),
+        ({"sources": ["s", "t"]}, "no_errant_gtids of instance r against s and t: not read"),
+        ({"later_rows": 1}, "no_errant_gtids: not read (and 1 later row)"),
+    ],
+)
+def test_an_observation_names_what_it_is_about(data: dict[str, Any], text: str):
+    seen = Observation(
+        code=ObservationCode.COMPARISON_UNDECIDED,
+        instance_id="r",
+        channel=None,
+        at="c1",
+        reason="not read",
+        data=data,
+        rules=("no_errant_gtids",),
+        is_undecided=True,
+        collection_id="c1",
+        epoch=0,
+        sequence=0,
+        ts=0,
+    )
+    assert observation_text(seen) == text
+    assert observation_text(replace(seen, rules=(), data={})) == "not read"
 
 
 def test_of_a_long_set_the_first_intervals_are_shown():

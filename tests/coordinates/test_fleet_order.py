@@ -372,6 +372,21 @@ def test_files_beyond_the_bound_are_undecided(monkeypatch: pytest.MonkeyPatch) -
     )
 
 
+@pytest.mark.parametrize(("number", "is_next"), [(2, True), (3, False)])
+def test_a_receiver_may_be_where_the_file_follows_that_was_the_last_one_then(
+    number: int, is_next: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By now that one is forgotten, and with it the ROTATE that named the next."""
+    monkeypatch.setattr("tallystick.coordinates.audit.instance_timeline.EVENTS_MIN", 20)
+    source, replica = fleet_of_two(groups=1)
+    read = {"read_source_log_file": f"s-bin.00000{number}", "read_source_log_pos": 4}
+    replica.status(f"{A}:1", replica.says(source, f"{A}:1", **read))
+    source.status(f"{A}:1")
+    source.rotate(f"{A}:1")
+    source.log(*(f"{A}:{n}" for n in range(2, 10)))
+    assert names(audit(source, replica)) == ["source_coordinate_valid"] * (not is_next)
+
+
 @pytest.mark.parametrize("group", [1, 2, 8])
 def test_a_file_that_was_taken_back_is_not_known_without_what_was_forgotten_of_it(
     group: int, monkeypatch: pytest.MonkeyPatch

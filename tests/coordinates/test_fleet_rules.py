@@ -901,6 +901,7 @@ class TestPassedIsExecuted:
             (f"{A}:1-4", None),  # its own, as of a ring, comes back
             (f"{A}:1-2", None),  # it lags
             ("", None),
+            (None, None),  # it was not read
             (f"{A}:1:3", f"{A}:2"),
             (f"{A}:3", f"{A}:1-2"),
         ],
@@ -1041,8 +1042,9 @@ class TestPassedIsExecuted:
         put = {"source_log_file": "s-bin.000001", "source_log_pos": position}
         replica.follow(source, auto_position=False, **put)
         source.status("")
-        output = audit(source, replica)
-        assert any("put_among_anonymous" in str(o) for o in output.observations) == is_open
+        seen = audit(source, replica).observations
+        named = [(o.data["file"], o.data["position"]) for o in seen if "put_among" in o.reason]
+        assert named == [("s-bin.000001", position)] * is_open
 
     @pytest.mark.parametrize("since", ["data replaced", "records missing", "nothing"])
     def test_where_a_channel_had_executed_says_nothing_of_other_data(self, since):
@@ -3148,6 +3150,18 @@ class TestRelayMirrorsSource:
         source.log("", "", "")
         replica.receive(source, (1, ""), (-1, ""), (3, ""))
         assert names(self.row(source, replica)) == []
+
+    @pytest.mark.parametrize(("place", "is_left_out"), [(-1, False), (2, False), (None, True)])
+    def test_what_an_anonymous_group_of_an_unknown_place_was_is_not_known_later(
+        self, place, is_left_out
+    ):
+        """It may be the one that lacks at the next row."""
+        source, replica = fleet_of_two(groups=0, auto_position=False)
+        source.log("", "", "")
+        replica.receive(source, (1, ""), *([] if place is None else [(place, "")]))
+        self.row(source, replica)
+        replica.receive(source, (3, ""))
+        assert names(self.row(source, replica)) == ["relay_mirrors_source"] * is_left_out
 
     @pytest.mark.parametrize("is_ring", [False, True])
     def test_an_anonymous_group_that_is_left_out_may_be_the_replicas_own(self, is_ring):

@@ -81,6 +81,13 @@ def test_growth_is_found(rule: str) -> None:
     assert audit(HOLDERS[rule]().groups(1, "xa_prepare")).broken == [rule]
 
 
+@pytest.mark.parametrize("rule", HOLDERS)
+def test_growth_is_found_once(rule: str) -> None:
+    """Each external XA statement of a clone is one that it should have blocked."""
+    findings = audit(HOLDERS[rule]().groups(2, "xa_prepare")).findings
+    assert len(findings) == (2 if rule == "clone_blocks_xa" else 1)
+
+
 @pytest.mark.parametrize("happens", [delivered_again, ended, crashed])
 @pytest.mark.parametrize("rule", HOLDERS)
 def test_nothing_holds_beyond_the_server_nor_against_what_was_there(

@@ -4,6 +4,7 @@ import pytest
 
 from tallystick.coordinates.values.innodb import BLOCK_LENGTH, LSN_MIN, lsn_offset_is_legal
 from tests.support.journals import Journal, audit
+from tests.support.rule_cases import innodb, source
 
 
 @pytest.mark.parametrize(
@@ -43,3 +44,9 @@ def test_the_written_lsn_is_behind_the_first_one():
     journal = Journal().begin()
     journal.row(innodb={"written": LSN_MIN - 1})
     assert audit(journal).broken == ["lsn_order"]
+
+
+def test_a_checkpoint_that_is_not_named_is_not_compared():
+    journal = source()
+    del innodb(journal.row())["LSN_checkpoint"]
+    assert audit(journal).verdicts == ["CONSISTENT"]

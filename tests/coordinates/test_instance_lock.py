@@ -58,7 +58,10 @@ def test_ddl_is_judged_while_the_lock_is_held(way: str, session: int | None) -> 
     if session is None and way.startswith("lost connection"):
         lasts = False  # it may have been that session's
     journal = _journal(_instance_lock("lock", session), (ENDS | GOES_ON)[way])
-    assert audit(journal).broken == ["no_metadata_change_during_backup"] * lasts
+    result = audit(journal)
+    assert result.broken == ["no_metadata_change_during_backup"] * lasts
+    sessions = [one.data["session"] for one in result.findings]
+    assert sessions == ["unknown" if session is None else "7"] * lasts
 
 
 def _backup(step: str, backup_id: str, **fields: object) -> Record:

@@ -77,6 +77,12 @@ def without_relay_log() -> Journal:
     return journal
 
 
+def stored_beyond_an_unseen_relay_log() -> Journal:
+    journal = RULE_CASES["relay_info_updated_with_commit__beyond"].build(breaks=True)
+    journal.records = [r for r in journal.records if r["kind"] != "relay"]
+    return journal
+
+
 def gtid_only() -> Journal:
     journal, _, _ = replica()
     table = [{"Channel_name": "", "Gtid_only": 1}]
@@ -331,6 +337,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("master_info_not_ahead_of_relay", stored_beyond(300, 300), "may have skipped", "channel"),
         ("master_info_not_ahead_of_relay", stored_beyond(WRAP, 0), "modulo 2^32", "channel"),
         ("relay_info_coordinates_paired", without_status, "was not read", "channel"),
+        ("relay_info_updated_with_commit", stored_beyond_an_unseen_relay_log, "seen", "channel"),
         ("worker_positions_end_groups", worker_beyond_4_gib, "modulo 2^32", "channel"),
         ("master_info_flush_points", with_empty_tables, "kept in a file", "channel"),
         ("relay_info_coordinates_paired", with_empty_tables, "kept in a file", "channel"),

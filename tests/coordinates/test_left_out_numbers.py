@@ -141,3 +141,10 @@ def test_between_what_a_source_left_out_no_file_is_missing(seed: int):
     result = audit_history(simulate(scenario).blocks(512))
     assert not result.findings
     assert "file_between_forgotten" not in {one.check.reason for one in result.checks}
+
+
+@pytest.mark.parametrize("listed", [(2, 1), (1, 1)])
+def test_a_list_whose_numbers_do_not_grow_is_no_range(listed: tuple[int, ...]):
+    journal = rotated(2)
+    journal.row(binary_logs=files(*listed))
+    assert audit(journal).broken == ["binlog_files_form_range"]

@@ -24,7 +24,8 @@ from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.faults import FAULTS
 from tallystick.producers.simulator.kernel.scenario import Scenario
 from tests.support.journals import UUID_A, UUID_C, Audited, Journal, Record, audit
-from tests.support.rule_cases import all_cases
+from tests.support.rule_cases import all_cases, replica
+from tests.support.rule_cases_of_channels import started_with, stored_row, write_row
 
 CASES = all_cases()
 AUDIT, LOGS, RULES = (f"tallystick.coordinates.{name}" for name in ("audit", "logs", "rules"))
@@ -402,6 +403,25 @@ def test_what_the_table_had_is_remembered_again(monkeypatch: pytest.MonkeyPatch)
     result = audit(journal)
     assert result.broken == ["gtid_table_has_closed_files"]
     assert result.verdicts == ["UNDECIDED", "CONSISTENT", "INCONSISTENT"]
+
+
+@pytest.mark.parametrize("is_reset", [True, False])
+def test_a_reset_of_the_channel_ends_what_was_dropped_of_its_repositories(
+    is_reset: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(f"{RULES}.info_repositories._WRITES_MAX", 1)
+    journal, relay, _ = replica()
+    for back, durable in ((300, True), (200, False), (100, False)):
+        write_row(journal, stored_row(relay, back), durable=durable)
+    begun = {"action": "reset"} if is_reset else {"action": "change_source", "source_uuid": UUID_C}
+    journal.record("channel", channel="", **begun)
+    if is_reset:
+        write_row(journal, stored_row(relay, 300))
+    crash = {"file": journal.binlog.file, "position": journal.binlog.end}
+    journal.start(crashed=True, recovered=crash, repositories=started_with(stored_row(relay, 400)))
+    result = audit(journal)
+    assert result.broken == ["info_repository_read_back"] * is_reset
+    assert (FORGOTTEN in {one.reason for one in result.observations}) is not is_reset
 
 
 @pytest.mark.parametrize(

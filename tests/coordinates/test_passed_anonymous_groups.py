@@ -69,6 +69,31 @@ def test_one_without_a_time_is_not_known_again() -> None:
         assert _verdicts(_replica(left_out=left_out, stamps=stamps)) == ["CONSISTENT"] * 3
 
 
+def test_one_with_a_gtid_beside_them_needs_no_time() -> None:
+    """It is known again by its GTID, in both logs."""
+    journal = _replica(left_out=None)
+    for mode in ("OFF_PERMISSIVE", "ON_PERMISSIVE"):
+        journal.record("variables", variables={"gtid_mode": mode})
+    other = Journal("s", UUID_C, 3).begin()
+    other.binlog.end = journal.relays[""].source[1]
+    for gtid, stamp in ((None, 7), (f"{UUID_C}:1", 0)):
+        journal.relays[""].copy(other.binlog.group(gtid, original_commit_timestamp=stamp))
+    for gtid, stamp in ((None, 7), (f"{UUID_C}:1", 0)):
+        journal.binlog.group(gtid, server_id=3, original_commit_timestamp=stamp)
+    journal.row(replica_status=journal.replica_status())
+    assert _verdicts(journal)[-1] == "CONSISTENT"
+    assert "applied_exactly_once" not in {one.rule for one in audit(journal).cuts[-1].undecided}
+
+
+def test_what_a_start_has_left_out_is_found_and_not_undecided_after_that() -> None:
+    journal = applied_exactly_once__left_out(breaks=True)
+    journal.row(replica_status=journal.replica_status())
+    result = audit(journal)
+    assert result.broken == ["applied_exactly_once"]
+    said = [one for cut in result.cuts for one in cut.undecided]
+    assert "applied_exactly_once" not in {one.rule for one in said}
+
+
 def test_it_stays_until_the_channel_begins_anew() -> None:
     """It is counted once; a start does not bring it back."""
     journal = _replica()

@@ -63,6 +63,31 @@ def test_what_a_row_does_not_name_as_executed_its_table_need_not_have(executed):
     assert is_found is (executed == "1-3")
 
 
+def test_a_persister_that_is_late_is_found_once_until_it_writes():
+    journal = persisted()
+    for gno in (3, 4):
+        journal.record("gtid_persister", step="commit", trx_no=gno, gtid=f"{UUID_A}:{gno}")
+        for _ in range(2):
+            journal.wait(11).row()
+        journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:{gno}")
+    found = [one.data["gtid"] for one in audit(journal).findings]
+    assert found == [f"{UUID_A}:3", f"{UUID_A}:4"]
+
+
+def test_a_gtid_that_was_left_out_may_be_in_the_next_write_and_not_in_the_one_after(monkeypatch):
+    """The write that goes on when it was left out may not have had it yet."""
+    monkeypatch.setattr("tallystick.coordinates.rules.gtid_persistence.PENDING_MAX", 1)
+    journal = persisted()
+    for gno in (3, 4):
+        journal.record("gtid_persister", step="commit", trx_no=gno, gtid=f"{UUID_A}:{gno}")
+    journal.row()
+    for gtids in ("3", "4"):
+        journal.record("gtid_persister", step="write", gtids=f"{UUID_A}:{gtids}")
+        journal.row()
+    said = [{one.reason for one in cut.undecided} for cut in audit(journal).cuts]
+    assert ["steps_forgotten" in reasons for reasons in said] == [True, True, False]
+
+
 def test_what_a_recovery_found_in_undo_logs_is_not_late():
     """What waits in undo logs is what it found there, up to the number that it read."""
     journal = persisted()
@@ -100,6 +125,42 @@ def test_a_purge_goes_as_far_as_the_number_that_was_written(number, waiting, fou
     journal.record("gtid_persister", gtid=f"{UUID_A}:1", **waiting)
     journal.record("gtid_persister", step="purge", trx_no=12)
     assert [finding.case for finding in audit(journal).findings] == found
+
+
+@pytest.mark.parametrize("number", [None, 11, 12])
+def test_a_purge_after_a_start_goes_as_far_as_the_number_that_it_read(number):
+    journal = Journal().begin().groups(3)
+    read = {} if number is None else {"trx_num_gtid": number}
+    journal.record("gtid_persister", step="recover", gtids="", **read)
+    journal.record("gtid_persister", step="purge", trx_no=12)
+    found = [finding.case for finding in audit(journal).findings]
+    assert found == ["purge_did_not_ask"] * (number == 11)
+
+
+@pytest.mark.parametrize(("number", "found"), [(4, ["trx_num_gtid_fell"]), (6, [])])
+def test_the_number_grows_from_the_one_that_a_start_has_read(number, found):
+    """A crash may have taken back a higher one."""
+    journal = persisted()
+    for step, value in (("number", 9), ("recover", 5), ("number", number)):
+        gtids = {"gtids": ""} if step == "recover" else {}
+        journal.record("gtid_persister", step=step, trx_num_gtid=value, **gtids)
+    assert [finding.case for finding in audit(journal).findings] == found
+
+
+def test_redo_that_is_not_flushed_excuses_the_crash_of_its_own_boot_alone():
+    setting = "innodb_flush_log_at_trx_commit"
+    journal = persisted(journal=source(**{setting: 2}))
+    for gno in (3, 4):
+        journal.record("gtid_persister", step="commit", trx_no=gno, gtid=f"{UUID_A}:{gno}")
+        end = {"file": journal.binlog.file, "position": journal.binlog.end}
+        journal.variables = journal.variables | {setting: 1}
+        journal.start(
+            crashed=True, recovered=end, gtid_executed_table=f"{UUID_A}:1-2", undo_gtids=""
+        )
+        journal.binlog.open(gno)
+        journal.groups(1)
+    found = [finding.data["missing"] for finding in audit(journal).findings]
+    assert found == [f"{UUID_A}:4"]
 
 
 @pytest.mark.parametrize("step", ["commit", "prepare", "write"])

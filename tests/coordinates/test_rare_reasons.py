@@ -8,6 +8,7 @@ import pytest
 
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
+from tallystick.coordinates.rules.catalogue import RULES
 from tallystick.coordinates.values.binlog import WRAP
 from tallystick.coordinates.values.errors import StateDamagedError
 from tests.support.evidence_reduced import reasons_in
@@ -68,13 +69,23 @@ def clone_dropped_data() -> Journal:
     return journal
 
 
-@history
-def clone_may_have_dropped_data() -> Journal:
+def failed_clone(stage: str, state: str) -> Journal:
+    """A clone over the own data failed after a stage came to some state."""
     journal = source()
     status = {"STATE": "Failed", "DESTINATION": "LOCAL INSTANCE", "ERROR_NO": 3862}
-    progress = [{"STAGE": "DROP DATA", "STATE": "Completed"}]
+    progress = [{"STAGE": stage, "STATE": state}]
     journal.row(clone_status=status, clone_progress=progress)
     return journal
+
+
+@history
+def clone_may_have_dropped_data() -> Journal:
+    return failed_clone("DROP DATA", "Completed")
+
+
+@history
+def clone_may_have_dropped_data__of_another_stage() -> Journal:
+    return failed_clone("FILE COPY", "Not Started")
 
 
 @history
@@ -289,6 +300,17 @@ def stop_in_doubt__crash() -> Journal:
 def test_a_history_leaves_something_undecided_for_it(code: str) -> None:
     """The reason is named, and nothing else is found in what is legal."""
     assert code.partition("__")[0] in reasons_in(HISTORIES[code]().records)
+
+
+def test_a_clone_that_failed_before_it_dropped_data_has_left_them() -> None:
+    records = failed_clone("DROP DATA", "Not Started").records
+    assert "clone_may_have_dropped_data" not in reasons_in(records)
+
+
+@pytest.mark.parametrize("code", HISTORIES)
+def test_of_rules_that_are_disabled_nothing_is_undecided(code: str) -> None:
+    result = audit(HISTORIES[code](), disabled=frozenset(RULES))
+    assert not [one.rules for one in result.observations if one.rules]
 
 
 def test_an_event_that_a_file_does_not_have_there_leaves_it_undecided() -> None:

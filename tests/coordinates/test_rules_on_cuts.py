@@ -10,7 +10,13 @@ from tallystick.coordinates.audit.cut import Cut, cut_columns
 from tallystick.coordinates.results import Outcome
 from tallystick.coordinates.rules import binlog_position, channel, relay_position
 from tallystick.coordinates.rules.catalogue import RULES
-from tallystick.coordinates.rules.outcomes import Broken, Holds, RowAnswer, Undecided
+from tallystick.coordinates.rules.outcomes import (
+    Broken,
+    Holds,
+    NotApplicable,
+    RowAnswer,
+    Undecided,
+)
 from tallystick.coordinates.values.binlog import LogCoordinates
 from tests.coordinates.test_judging_rules import ELSEWHERE
 from tests.support.journals import UUID_A
@@ -137,6 +143,35 @@ def test_coordinates_of_a_table_are_complete_and_well_formed(
     answer = ask(RULES["log_status_row_complete"], columns)
     found = answer.data["expected"] if isinstance(answer, Broken) else None
     assert (found, isinstance(answer, Holds)) == (expected, expected is None)
+    if isinstance(answer, Broken):
+        given = [value for value in (file, position) if value is not None]
+        assert answer.witness == (f"{file}:{position}" if len(given) == 2 else repr(given[0]))
+
+
+@pytest.mark.parametrize(
+    ("file", "position", "is_judged"), [("", 0, False), ("", 4, True), (None, None, True)]
+)
+def test_a_channel_without_a_relay_log_has_no_flushed_position(
+    file: str | None, position: int | None, is_judged: bool
+):
+    """As after RESET REPLICA; where a value is missing, that is undecided."""
+    rule = RULES["relay_position_matches_master_info"]
+    assert rule.evidence is not None
+    assert rule.judge is not None
+    columns = {"relay_log_file": file, "relay_log_position": position}
+    answer = rule.judge(rule.evidence.from_columns(columns))
+    assert isinstance(answer, Undecided if is_judged else NotApplicable)
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome"), [(500, Holds), (499, Undecided), (501, Undecided), (None, Undecided)]
+)
+def test_a_position_in_a_file_that_is_not_remembered_is_right_at_the_end_that_was_seen(
+    end: int | None, outcome: type[RowAnswer]
+):
+    columns = {"binary_log_file": "b.000001", "binary_log_position": 500}
+    seen = {"journal_binary_log_file": "b.000001", "journal_binary_log_position": end}
+    assert isinstance(ask(RULES["snapshot_position_within_file"], columns | seen), outcome)
 
 
 @pytest.mark.parametrize(

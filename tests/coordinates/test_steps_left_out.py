@@ -68,6 +68,57 @@ BEGINNINGS: dict[str, tuple[list[Record], list[Record]]] = {
 """What begins a run, and what cannot be without it."""
 
 
+def _engine_locks(*steps: str) -> list[Record]:
+    """Steps, with the engine after a blank."""
+    split = [step.split() for step in steps]
+    return [
+        {"kind": "engine_lock", "step": step, **({"engine": engine[0]} if engine else {})}
+        for step, *engine in split
+    ]
+
+
+def test_an_engine_that_is_prelocked_again_is_missing_once() -> None:
+    journal = Journal().begin()
+    for record in _engine_locks("begin", "prelock InnoDB", "prelock innodb", "done"):
+        journal.record(**record)
+    assert [one.data["missing"] for one in audit(journal).findings] == [["lock of innodb"]]
+
+
+def test_an_engine_that_is_locked_again_is_held_once() -> None:
+    journal = Journal().begin()
+    for record in _engine_locks("begin", "lock InnoDB", "lock innodb"):
+        journal.record(**record)
+    journal.row()
+    named = [one.data["what"] for one in audit(journal).cuts[0].undecided if "what" in one.data]
+    assert named == ["the lock of innodb"]
+
+
+@pytest.mark.parametrize("tables", [{}, {"tables": None}, {"tables": []}])
+def test_an_image_that_names_no_tables_asks_for_no_engine(tables: Record) -> None:
+    journal = Journal().begin()
+    for record in [
+        {**_BACKUP, "step": "begin"},
+        {"kind": "backup_lock", "step": "lock", "lock": "instance"},
+        *_engine_locks("begin", "lock InnoDB", "done"),
+        {"kind": "zone", "step": "close"},
+        {"kind": "zone", "step": "validity_point"},
+        {**_BACKUP, "step": "image", **tables},
+    ]:
+        journal.record(**record)
+    assert audit(journal).findings == []
+
+
+def test_engines_that_were_not_locked_in_time_are_no_steps_of_a_backup_that_begins_then() -> None:
+    journal = Journal().begin()
+    for record in [
+        *_engine_locks("begin", "lock InnoDB", "timeout InnoDB", "unlock_all"),
+        {**_BACKUP, "step": "begin"},
+        *_engine_locks("lock InnoDB", "done", "unlock_all"),
+    ]:
+        journal.record(**record)
+    assert audit(journal).findings == []
+
+
 def _reasons(result: Audited) -> list[str]:
     return [one.reason for one in result.observations if one.is_undecided]
 

@@ -179,6 +179,29 @@ def test_a_journal_by_hand_is_believed_how_long_something_takes():
     assert durations(audit_history([builder.build()])) == (BUDGET, [])
 
 
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_an_engine_that_is_locked_late_is_found_with_the_next_answer(is_answered: bool) -> None:
+    """Until then the clock may have been set between the two steps."""
+    builder = BlockBuilder("a")
+    builder.server_record(RecordType.OBSERVER, {"clock": "one"}, ts=START)
+
+    def answer(asked_at: int) -> None:
+        times = {"requested_at": asked_at, "received_at": asked_at + 1_000}
+        named = {"collection_id": f"c{asked_at}", "row": {}}
+        builder.server_record(RecordType.LOG_STATUS, times | named, ts=asked_at + 2_000)
+
+    answer(START)
+    for seconds, step in ((1, {"step": "begin"}), (4, {"step": "lock", "engine": "InnoDB"})):
+        builder.server_record(RecordType.ENGINE_LOCK, step, ts=START + seconds * SECOND_US)
+    if is_answered:
+        answer(START + 5 * SECOND_US)
+    result = audit_history([builder.build()])
+    late = [f.case for f in result.findings if f.rule == ENGINE_LOCK_BUDGET.name]
+    assert late == ["lock_overtime"] * is_answered
+    noted = [o.rules for o in result.observations if o.reason == "duration_unconfirmed"]
+    assert noted == [(ENGINE_LOCK_BUDGET.name,)] * (not is_answered)
+
+
 def test_durations_that_nothing_confirms_are_not_kept_for_ever():
     """Where no more answers come, the oldest ones stay unconfirmed; the state has a limit."""
     reporter = Reporter("a", is_timed=True, lag_us=0)

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tests.support.journals import Record
+from tests.support.journals import Record, show
 
 
 def reasons(result: AuditResult) -> set[str]:
     """The codes of all reasons: of checks, of rows and of observations."""
     checks = [check for cut in result.cuts for check in cut.checks]
     checks += [one.check for one in result.checks]
+    show(result.findings, result.observations, checks)
     found = {check.reason for check in checks} | {cut.reason for cut in result.cuts}
     return found | {one.reason for one in result.observations}
 

@@ -11,7 +11,7 @@ import numpy as np
 from tallystick.coordinates.audit.fleet import FleetAudit, FleetOutput
 from tallystick.coordinates.audit.fleet_events import FleetEvent, FleetEventKind
 from tallystick.coordinates.results import gravest
-from tallystick.coordinates.rules.explanation import explain
+from tests.support.journals import show
 
 A = "aaaaaaaa-0000-0000-0000-000000000001"
 B = "bbbbbbbb-0000-0000-0000-000000000002"
@@ -316,9 +316,8 @@ def audit(*journals: Journal, **options: Any) -> FleetOutput:
         result.findings += output.findings
         result.observations += output.observations
         result.checks += output.checks
-    for finding in result.findings:
-        explain(finding)  # whatever the case: its texts name values that the finding has
     result.checks = gravest(result.checks)
+    show(result.findings, result.observations, (one.check for one in result.checks))
     return result
 
 

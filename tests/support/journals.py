@@ -16,8 +16,13 @@ from tallystick.coordinates.audit.cut import Cut
 from tallystick.coordinates.audit.fleet_events import FleetEvent
 from tallystick.coordinates.audit.instance import InstanceAudit
 from tallystick.coordinates.events.json_lines import blocks_from_lines
-from tallystick.coordinates.results import Finding, Observation, ObservationCode
-from tallystick.coordinates.rules.explanation import reason_text
+from tallystick.coordinates.results import Check, Finding, Observation, ObservationCode
+from tallystick.coordinates.rules.explanation import (
+    check_text,
+    explain,
+    observation_text,
+    reason_text,
+)
 
 UUID_A = "aaaaaaaa-0000-0000-0000-000000000001"
 UUID_B = "bbbbbbbb-0000-0000-0000-000000000002"
@@ -453,11 +458,27 @@ class Audited:
         last = [cut for cut in self.cuts if cut.scope == scope][-1]
         return {check.rule: reason_text(check) for check in last.undecided}
 
+    @property
+    def checks(self) -> list[Check]:
+        return [check for cut in self.cuts for check in cut.checks]
+
     def take(self, output: Any) -> None:
         self.findings += output.findings
         self.observations += output.observations
         self.cuts += output.cuts
         self.fleet_events += output.fleet_events
+
+
+def show(
+    findings: Iterable[Finding], observations: Iterable[Observation], checks: Iterable[Check]
+) -> None:
+    """Make all texts: each finds the values that it names, and each finding has a place."""
+    for finding in findings:
+        assert explain(finding).at
+    for seen in observations:
+        observation_text(seen)
+    for check in checks:
+        check_text(check)
 
 
 def audit(
@@ -476,4 +497,5 @@ def audit(
         result.take(result.audit.absorb(block))
     assert result.audit is not None
     result.take(result.audit.finish())
+    show(result.findings, result.observations, result.checks)
     return result

@@ -434,7 +434,7 @@ def info_repository_unambiguous(breaks: bool) -> Journal:
     return journal
 
 
-def _stored(relay: RelayLog, back: int = 0) -> Record:
+def stored_row(relay: RelayLog, back: int = 0) -> Record:
     """What a write puts into slave_relay_log_info; ``back``: so many bytes before the end."""
     file, position = relay.source or ("", 0)
     return {
@@ -446,7 +446,7 @@ def _stored(relay: RelayLog, back: int = 0) -> Record:
     }
 
 
-def _write(journal: Journal, row: Record, **more: object) -> None:
+def write_row(journal: Journal, row: Record, **more: object) -> None:
     journal.record(
         "info_write",
         table="slave_relay_log_info",
@@ -457,7 +457,7 @@ def _write(journal: Journal, row: Record, **more: object) -> None:
     )
 
 
-def _started_with(row: Record) -> list[Record]:
+def started_with(row: Record) -> list[Record]:
     return [
         {
             "channel": "",
@@ -475,10 +475,10 @@ def _started_with(row: Record) -> list[Record]:
 def info_repository_read_back(breaks: bool) -> Journal:
     """A clean stop leaves the last write."""
     journal, relay, _ = replica()
-    _write(journal, _stored(relay, 300))
-    _write(journal, _stored(relay))
+    write_row(journal, stored_row(relay, 300))
+    write_row(journal, stored_row(relay))
     journal.record("stop", clean=True)
-    journal.start(repositories=_started_with(_stored(relay, 300 * breaks)))
+    journal.start(repositories=started_with(stored_row(relay, 300 * breaks)))
     return journal
 
 
@@ -486,10 +486,10 @@ def info_repository_read_back(breaks: bool) -> Journal:
 def info_repository_read_back__reset(breaks: bool) -> Journal:
     """RESET REPLICA empties those of its channel, and no other's."""
     journal, relay, _ = replica()
-    _write(journal, _stored(relay))
+    write_row(journal, stored_row(relay))
     journal.record("channel", channel="other" if breaks else "", action="reset")
     journal.record("stop", clean=True)
-    journal.start(repositories=_started_with(_stored(relay, 300)))
+    journal.start(repositories=started_with(stored_row(relay, 300)))
     return journal
 
 
@@ -497,9 +497,9 @@ def info_repository_read_back__reset(breaks: bool) -> Journal:
 def info_repository_read_back__durable(breaks: bool) -> Journal:
     """A crash may take writes back, but none that was durable."""
     journal, relay, _ = replica()
-    _write(journal, _stored(relay, 300))
-    _write(journal, _stored(relay), durable=breaks)
-    journal.start(crashed=True, repositories=_started_with(_stored(relay, 300)))
+    write_row(journal, stored_row(relay, 300))
+    write_row(journal, stored_row(relay), durable=breaks)
+    journal.start(crashed=True, repositories=started_with(stored_row(relay, 300)))
     return journal
 
 
@@ -507,11 +507,11 @@ def info_repository_read_back__durable(breaks: bool) -> Journal:
 def info_repository_read_back__one_of_several(breaks: bool) -> Journal:
     """A crash may take any number of them back; what it leaves was written once."""
     journal, relay, _ = replica()
-    _write(journal, _stored(relay, 300))
+    write_row(journal, stored_row(relay, 300))
     for back in (200, 100):
-        _write(journal, _stored(relay, back), durable=False)
-    found = _stored(relay, 150 if breaks else 200)
-    journal.start(crashed=True, repositories=_started_with(found))
+        write_row(journal, stored_row(relay, back), durable=False)
+    found = stored_row(relay, 150 if breaks else 200)
+    journal.start(crashed=True, repositories=started_with(found))
     return journal
 
 
@@ -519,8 +519,8 @@ def info_repository_read_back__one_of_several(breaks: bool) -> Journal:
 def info_repository_read_back__recovered(breaks: bool) -> Journal:
     """Recovery commits a prepared transaction with its row; a clean stop leaves none behind."""
     journal, relay, _ = replica()
-    _write(journal, _stored(relay, 300))
-    journal.start(crashed=not breaks, repositories=_started_with(_stored(relay)))
+    write_row(journal, stored_row(relay, 300))
+    journal.start(crashed=not breaks, repositories=started_with(stored_row(relay)))
     return journal
 
 

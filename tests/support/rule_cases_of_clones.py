@@ -451,6 +451,16 @@ def clone_status_agrees__crash(breaks: bool) -> Journal:
 
 
 @case()
+def clone_status_agrees__asked_for_at_its_end(breaks: bool) -> Journal:
+    """In that moment the tables may still show that it goes on."""
+    journal = source()
+    _recipient_copies(journal)
+    journal.record("clone", step="end", role="recipient", error=3862)
+    journal.row(requested_at=journal.ts + breaks, **_tables("In Progress"))
+    return journal
+
+
+@case()
 def clone_status_agrees__later_start(breaks: bool) -> Journal:
     """One into a directory ends with its files; a start after that has not ended it."""
     journal = source()
