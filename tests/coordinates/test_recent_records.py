@@ -73,3 +73,16 @@ def test_what_is_remembered_of_records_that_come_again_is_compared(monkeypatch, 
     ts[-2:] += 1
     changed = replace(block, columns=block.columns | {"ts": ts})
     assert recent.compare(changed) == (block.next_sequence - 2, forgotten)
+
+
+def test_nothing_is_known_of_what_came_before_a_hole():
+    """What comes late may be of the hole: it is compared with nothing."""
+    block = replace(block_of(), first_sequence=7)
+    recent = RecentRecords(next_sequence=7)
+    recent.add(block)
+    recent.compact()
+    later = replace(block, first_sequence=100)
+    recent.add(later)
+    late = replace(block, first_sequence=100 - len(block))
+    assert recent.compare(late) == (None, len(block))
+    assert recent.compare(later) == (None, 0)
