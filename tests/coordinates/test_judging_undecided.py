@@ -572,6 +572,16 @@ def test_answers_without_a_row_are_operational_and_undecided():
     assert ["LOG_STATUS_REFUSED"] * 2 + ["LOG_STATUS_FAILED"] + ["LOG_STATUS_MISSING"] * 2 == [
         code.value for code in result.codes
     ]
+    assert [cut.error_text for cut in result.cuts] == [
+        "access denied: need BACKUP_ADMIN",
+        "access denied",
+        "error 3722: memory (column LOCAL)",
+        "the query timed out",
+        "the server was not reachable",
+    ]
+    assert [f"e{number}" for number in range(5)] == [
+        seen.collection_id for seen in result.observations if seen.is_undecided
+    ]
     assert "column LOCAL" in observation_text(result.observations[2])
 
 
