@@ -455,7 +455,7 @@ class FleetEventReader:
             member.timeline.check_sums(body)
         elif step == "restore":
             replica.uncounted = []
-            claimed = GtidSet.parse(body.get("gtid_executed") or "", tags=True)
+            claimed = GtidSet.parse(body.get("gtid_executed") or "")
             replica.recovery = RunningRecovery({step: body}, claimed)
             self._compare_restore(event, member, body)
         elif replica.recovery is None:

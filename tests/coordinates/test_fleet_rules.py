@@ -3921,6 +3921,16 @@ def test_a_channel_of_unknown_source_is_told_once():
     assert "source of the channel is not known" in observation_text(output.observations[0])
 
 
+def test_a_channel_that_is_put_somewhere_in_an_unknown_log_is_compared_with_none():
+    """The journal does not say which source it was pointed at."""
+    _, replica = fleet_of_two()
+    put = {"source_log_file": "s-bin.000001", "source_log_pos": end_of(9)}
+    replica.administer("change_source", "other", auto_position=False, **put)
+    replica.status()
+    output = audit(replica)
+    assert (output.findings, output.observations) == ([], [])
+
+
 def test_group_replication_channels_follow_no_source():
     """They are no replication from one instance, and what they queue is compared with none."""
     source, replica = fleet_of_two()

@@ -258,3 +258,35 @@ def test_a_run_of_which_one_log_alone_claims_a_part_after_a_reset_has_no_sum():
     assert "6" == claimed.uncompared
     claimed.claim("r", range(8, 12))
     assert "6" == claimed.uncompared
+
+
+@pytest.mark.parametrize(("other", "uncompared"), [(1, "1"), (None, "")])
+def test_of_two_origins_the_later_is_in_doubt_against_rows_that_are_forgotten(
+    monkeypatch, other, uncompared
+):
+    """An instance that lags behind one whose rows of that time are not remembered."""
+    monkeypatch.setattr(origins, "STATES_MAX", 8)
+    claimed = Claimed()
+    claimed.claim("s", [1, 2])
+    claimed.claim("t", [1], other=1)
+    for _ in range(20):
+        claimed.claim("s", [])
+    claimed.ts = 2
+    claimed.claim("r", [1, 2], other)
+    assert uncompared == claimed.uncompared
+
+
+@pytest.mark.parametrize(("other", "found"), [(None, f"{A}:1"), (1, "")])
+def test_of_a_number_that_a_log_has_twice_the_second_origin_counts(other, found):
+    """In one block, as in two."""
+    claimed = Claimed()
+    twice = OriginColumns(
+        np.array([2, 1, 1]),
+        np.ones(3, dtype=np.int64),
+        np.array([2000, 1000, 1001]),
+        np.zeros(3, dtype=np.bool_),
+    )
+    claimed.origins.claim("s", LOG, A, twice)
+    claimed.row("s")
+    claimed.claim("r", [1, 2], other)
+    assert found == str(claimed.contradicted)
