@@ -1195,3 +1195,38 @@ def test_a_flushed_coordinate_that_is_wrong_itself_is_found_once(wrong: str, bro
     if wrong == "inside an event":
         row["row"]["REPLICATION"]["channels"][0]["relay_log_position"] -= 1
     assert audit(journal).broken == [broken]
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_known"),
+    [({"sync_source_info": 2}, False), ({"sync_source_info": 1}, True), ({"sync_binlog": 1}, True)],
+)
+def test_another_sync_source_info_leaves_open_what_is_stored(
+    variables: dict[str, int], is_known: bool
+):
+    """When the receiver writes the next time is not known until it has."""
+    journal, relay, more = replica(sync_source_info=1)
+    store(journal, relay)
+    journal.record("variables", variables=variables)
+    relay.copy(more[0])
+    journal.row()
+    rule = "relay_position_matches_master_info"
+    result = audit(journal)
+    assert result.broken == [rule] * is_known
+    assert (rule in result.undecided("channel")) is not is_known
+
+
+@pytest.mark.parametrize("happens", ["reset", "another server", "gtid_purged"])
+def test_a_row_beyond_the_log_is_judged_by_what_was_recorded_before_it(happens: str):
+    """What comes after it in the journal was not yet so."""
+    journal = source()
+    journal.row()
+    local(journal.row())["binary_log_position"] += 300
+    if happens == "reset":
+        journal.record("binlog_reset")
+        journal.binlog.open(1, previous="")
+    elif happens == "another server":
+        journal.start(server_uuid=UUID_C)
+    else:
+        journal.record("gtid_purged", added=f"{UUID_C}:1")
+    assert audit(journal).broken == ["snapshot_position_within_file"]
