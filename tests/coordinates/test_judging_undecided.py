@@ -90,6 +90,14 @@ def of_an_old_place() -> Journal:
     return journal
 
 
+def of_an_old_file() -> Journal:
+    journal = source()
+    file, position = journal.binlog.coordinates
+    journal.binlog.rotate()
+    local(journal.groups(300).row()).update(binary_log_file=file, binary_log_position=position)
+    return journal
+
+
 def list_that_changed() -> Journal:
     journal = purging()
     journal.row(
@@ -283,6 +291,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("executed_within_logged", of_another_base, "up to the position is not known", "instance"),
         ("executed_monotone", with_row(drop_executed), "could not be read", "instance"),
         ("snapshot_position_within_file", of_another_base, "files of 'binlog'", "instance"),
+        ("snapshot_position_within_file", of_an_old_file, "older than", "instance"),
         ("snapshot_position_on_group_boundary", of_an_old_place, "older than", "instance"),
         ("owned_disjoint_from_executed", plain, "was not read", "instance"),
         ("gtid_table_within_executed", plain, "was not read", "instance"),
