@@ -162,6 +162,33 @@ def test_what_came_before_the_row_that_names_another_server(
     assert ("queued_between_sources" in said) is undecided
 
 
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_what_the_former_source_sent_before_that_row_is_compared_with_its_log(
+    left_out: int,
+) -> None:
+    """The new source never had these groups, so that they are errant too."""
+    source, promoted, replica = Journal("s"), Journal("t", UUID_B, 2), Journal("r", UUID_C, 3)
+    for each in (source, promoted, replica):
+        each.begin()
+    source.groups(1)
+    pass_time(source, promoted, replica)
+    relay = follow(replica, source)
+    connect(relay, source)
+    take(replica, relay, source.binlog.groups)
+    pass_time(source, promoted, replica)
+    answer(replica, promoted, source, source=source)
+    source.groups(2)
+    take(replica, relay, source.binlog.groups[1 + left_out :])
+    pass_time(source, promoted, replica)
+    relay.rotate()
+    connect(relay, promoted)
+    for _ in range(2):
+        answer(replica, promoted, source, source=promoted)
+    result = audited(source, promoted, replica)
+    found = {one.rule for one in result.findings}
+    assert ("relay_mirrors_source" in found) == bool(left_out)
+
+
 def connect(relay: RelayLog, source: Journal) -> None:
     """A connection that names the server that it is to."""
     relay.connect()
