@@ -81,7 +81,8 @@ def relay_position_matches_master_info__at_the_next_row(breaks: bool) -> Journal
 def relay_position_matches_master_info__before_stored(breaks: bool) -> Journal:
     """What is written after the flushed coordinate may not be stored."""
     journal, relay, more = replica(sync_source_info=1)
-    store(journal, relay)
+    if not breaks:
+        store(journal, relay)
     flushed = relay.coordinates
     relay.copy(more[0])
     if breaks:
