@@ -407,7 +407,7 @@ def _worker_in(
         return values
     groups = relay.queue.rows()
     is_there = (groups[:, Q_FILE] == at.file_number) & (groups[:, Q_END] == at.position)
-    is_known = (groups[:, Q_SOURCE_FILE] >= 1) & (groups[:, Q_SOURCE_END] >= 0)
+    is_known = groups[:, Q_SOURCE_END] >= 0
     is_it = is_known & (groups[:, Q_SOURCE_FILE] == source.file_number) & (not is_of_other)
     is_it &= (groups[:, Q_SOURCE_END] - source.position) % WRAP == 0
     shown = is_there & is_known
@@ -482,7 +482,7 @@ def _group_end(
     if found is None:
         return None
     number, position = found
-    if number < 1 or position < 0:
+    if position < 0:
         return GroupEnd(None, has_moved_on=False)
     if number != executed.file_number and not relay.file_names.is_known(applied):
         return None

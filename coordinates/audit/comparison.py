@@ -500,7 +500,7 @@ class RunningRecovery:
         if made.replayed is None or self.before is None:
             self.before = None
         else:
-            self.before |= GtidSet.parse(",".join(filter(None, made.replayed)), tags=True)
+            self.before |= GtidSet.parse(",".join(filter(None, made.replayed)))
         self.is_replaying, self.logged = False, []
         return made
 

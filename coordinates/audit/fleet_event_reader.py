@@ -32,7 +32,7 @@ from tallystick.coordinates.audit.replica_comparisons import (
     ReplicaComparisons,
     keys_of,
 )
-from tallystick.coordinates.audit.topology import Fleet, source_key
+from tallystick.coordinates.audit.topology import Fleet, instance_key, source_key
 from tallystick.coordinates.audit.written_twice import Written
 from tallystick.coordinates.results import ObservationCode
 from tallystick.coordinates.rules.observations import CLOCKS_DIFFER
@@ -455,7 +455,7 @@ class FleetEventReader:
             member.timeline.check_sums(body)
         elif step == "restore":
             replica.uncounted = []
-            claimed = GtidSet.parse(body.get("gtid_executed") or "", tags=True)
+            claimed = GtidSet.parse(body.get("gtid_executed") or "")
             replica.recovery = RunningRecovery({step: body}, claimed)
             self._compare_restore(event, member, body)
         elif replica.recovery is None:
@@ -493,7 +493,6 @@ class FleetEventReader:
         again: GtidSet = GtidSet.EMPTY,
     ) -> None:
         """At the restore, and at what is in contradiction to it later."""
-        image_of = source_key(body["peer"], None)
         made = RestoreMade(
             JournalPosition.of(event),
             body,
@@ -502,7 +501,7 @@ class FleetEventReader:
             given=member.replica.given,
             again=again,
         )
-        self.comparisons.enqueue(event.instance_id, None, (image_of,) if image_of else (), made)
+        self.comparisons.enqueue(event.instance_id, None, (instance_key(body["peer"]),), made)
 
     def _compare_recovery(
         self, event: FleetEvent, member: Member, running: RunningRecovery
@@ -513,8 +512,7 @@ class FleetEventReader:
         )
         at, is_ordered = JournalPosition.of(event), replica.keeps_commit_order
         made = running.end(at, event.body, server, is_ordered=is_ordered)
-        keys = [source_key(name, None) for name in (made.source, made.image_of)]
-        sources = tuple(dict.fromkeys(key for key in keys if key is not None))
+        sources = tuple(dict.fromkeys(map(instance_key, (made.source, made.image_of))))
         self.comparisons.enqueue(event.instance_id, None, sources, made)
 
     def _status_read(self, event: FleetEvent, member: Member) -> None:

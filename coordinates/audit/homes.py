@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tallystick.coordinates.audit.fleet_events import FleetEventKind
-from tallystick.coordinates.audit.topology import describe_source, source_key
+from tallystick.coordinates.audit.topology import describe_source, instance_key, source_key
 from tallystick.coordinates.results import Check, Observation, ObservationCode, SubjectCheck
 from tallystick.coordinates.rules.between import NOT_IN_FLEET, SOURCE_ELSEWHERE
 from tallystick.coordinates.rules.observations import CLUSTER_CHANGED
@@ -120,7 +120,7 @@ class Homes:
             home = self.of[other].cluster
             if home == here.cluster:
                 return None
-            is_named = data["source"] == describe_source(str(source_key(other, None)))
+            is_named = data["source"] == describe_source(instance_key(other))
             named = {"source": "the source"} if is_named else {}
             return {"other": other, "home": _name(home), **named}
 

@@ -164,7 +164,7 @@ def unpacked(packed: PackedEvents) -> Events:
     ends[0] = packed.first
     np.cumsum(packed.steps, out=ends[1:], dtype=np.int64)
     ends[1:] += packed.first
-    event = np.flatnonzero(np.unpackbits(packed.ends_group, count=packed.event_count))
+    event = np.flatnonzero(np.unpackbits(packed.ends_group))
     return Events(ends, BinlogGroups(event, *packed.runs().groups()))
 
 

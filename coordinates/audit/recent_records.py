@@ -56,7 +56,6 @@ class RecentRecords:
         self.next_sequence = block.next_sequence
         while self.next_sequence - self._blocks[0].next_sequence >= RECENT_MAX:
             del self._blocks[0]
-            self._hashes = self._hashes[:0]
 
     def compact(self) -> None:
         """Bring everything into the one array that is saved."""

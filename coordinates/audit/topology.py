@@ -29,8 +29,13 @@ class Edge:
 def source_key(source_instance: str | None, source_uuid: str | None) -> str | None:
     """What is known of a source as one text: the instance if known, else its `server_uuid`."""
     if source_instance:
-        return _BY_INSTANCE + source_instance
+        return instance_key(source_instance)
     return _BY_UUID + source_uuid if source_uuid else None
+
+
+def instance_key(instance_id: str) -> str:
+    """An instance, as `source_key` gives it."""
+    return _BY_INSTANCE + instance_id
 
 
 def describe_source(key: str) -> str:

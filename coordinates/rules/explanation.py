@@ -186,7 +186,7 @@ def _word(value: Any) -> str:
 
 def _some_gtids(value: Any) -> str:
     """Other text is an error of the server that is asked, and of an empty set nothing is said."""
-    if not GtidSet.parse(_text(value), tags=True):
+    if not GtidSet.parse(_text(value)):
         raise ValueError("expected at least one GTID")
     return _text(value)
 

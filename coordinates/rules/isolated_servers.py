@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tallystick.coordinates.audit.comparison import MemberRow
-from tallystick.coordinates.audit.topology import describe_source, source_key
+from tallystick.coordinates.audit.topology import describe_source, instance_key
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
     NOT_REACHED,
@@ -239,7 +239,7 @@ def writes_apart(row: MemberRow, against: Against) -> Compared:
     if not against.is_overdue:
         return Waiting(NOT_REACHED)
     names = fleet.keys_of(row.instance_id, ts)
-    [mine] = fleet.find(str(source_key(row.instance_id, None)), ts)
+    [mine] = fleet.find(instance_key(row.instance_id), ts)
     naming = fleet.naming(names, row.instance_id)
     if mine.sources or any(not names.isdisjoint(one.sources) for one in naming):
         return HOLDS
@@ -309,7 +309,7 @@ def _within_group(row: MemberRow, against: Against, group_uuid: str) -> Compared
 
 def _logged_after(gtids: GtidSet, others: GtidSet, row: MemberRow, against: Against) -> GtidSet:
     """Which of others' GTIDs an instance has logged after the first one of its own."""
-    [mine] = against.fleet.find(str(source_key(row.instance_id, None)), row.at.ts)
+    [mine] = against.fleet.find(instance_key(row.instance_id), row.at.ts)
     state = mine.states.knowing(row.at.ts)
     if state is None or against.may_be_of_another_log(state, row.at.ts):
         return GtidSet.EMPTY

@@ -727,7 +727,7 @@ def _in_order(coordinates: Coordinates) -> tuple[int, int]:
 
 
 def _set_of(gtids: tuple[str, ...]) -> GtidSet:
-    return GtidSet.parse(",".join(filter(None, gtids)), tags=True)
+    return GtidSet.parse(",".join(filter(None, gtids)))
 
 
 def _parsed(text: str | None) -> GtidSet | None:

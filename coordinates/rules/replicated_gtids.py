@@ -644,7 +644,7 @@ def _needed(
     # Files are purged from the oldest on: the first group that is kept is after all others.
     behind = (gtid for _, gtid in _behind_read(row, source, state))
     needed = takewhile(lambda gtid: bool(gtid) and gtid in missing, behind)
-    return GtidSet.parse(",".join(filter(None, needed)), tags=True)
+    return GtidSet.parse(",".join(filter(None, needed)))
 
 
 def _behind_read(

@@ -152,7 +152,7 @@ def restore_matches_image(made: RestoreMade, against: Against) -> Compared:
             doubt = Undecided(RESTORED_MAY_BE_COMMITTING, gtids=beyond, **values)
             beyond = GtidSet.EMPTY
         else:
-            beyond = beyond - GtidSet.parse(image["logged"], tags=True)
+            beyond = beyond - GtidSet.parse(image["logged"])
     wrong_by_case = {
         "gtids_left_behind": taken - restored,
         "gtids_beyond_image": beyond,
@@ -217,4 +217,4 @@ def _source_positions(channel: Mapping[str, Any]) -> dict[str, LogCoordinates | 
 
 def _set(summary: Mapping[str, Any]) -> GtidSet | None:
     text = summary.get("gtid_executed")
-    return None if text is None else GtidSet.parse(text, tags=True)
+    return None if text is None else GtidSet.parse(text)

@@ -159,6 +159,10 @@ def test_an_unreadable_block_is_told_and_counts_as_a_gap():
     reported = [o for o in result.observations if o.code is ObservationCode.BLOCK_UNREADABLE]
     assert [True] == [o.is_undecided for o in reported]
     assert "checksum of the stream" in observation_text(reported[0])
+    last_ts = int(pieces[2].columns["ts"][-1])
+    assert [(0, 60, last_ts)] == [(o.epoch, o.sequence, o.ts) for o in reported]
+    [seen] = result.audit.note_unreadable("another", last_ts + 7).observations
+    assert seen.ts == last_ts + 7
 
 
 @pytest.mark.usefixtures("mistakes_are_contained")

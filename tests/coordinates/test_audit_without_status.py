@@ -9,12 +9,15 @@ import json
 
 import pytest
 
+from tallystick.coordinates.audit.fleet_events import FleetEventKind
 from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.coordinates.results import Verdict
 from tallystick.producers.simulator.assemble import simulate
 from tallystick.producers.simulator.kernel.scenario import Scenario
+from tests.support.journals import UUID_C, audit
+from tests.support.rule_cases import replica
 
 UNREAD = ("replica_status", "slave_master_info", "slave_relay_log_info")
 IN_RELAY_LOG = ("Relay_Log_File", "Relay_Log_Pos")
@@ -75,3 +78,15 @@ def test_how_far_an_applier_is_without_gtids_only_the_status_tells(unread, colum
     reasons = {one.reason for one in result.observations if one.is_undecided}
     assert reasons == (set() if is_told else {"applier_progress_unknown"})
     assert result.verdict is (Verdict.CONSISTENT if is_told else Verdict.UNDECIDED)
+
+
+@pytest.mark.parametrize(("is_whole", "received"), [(True, f"{UUID_C}:1-4"), (False, None)])
+def test_what_was_received_a_relay_log_shows_that_was_read_whole(is_whole, received):
+    """An audit that begins in the middle of its file has seen a part."""
+    journal, relay, more = replica()
+    if not is_whole:
+        journal.records = [one for one in journal.records if one["kind"] != "relay"]
+    relay.copy(more[0])
+    journal.row()
+    [status] = [e for e in audit(journal).fleet_events if e.kind is FleetEventKind.STATUS]
+    assert status.body["channels"][0]["retrieved_gtid_set"] == received

@@ -81,6 +81,12 @@ def test_a_step_gives_each_check_once():
     source.time()
     checks = fleet.absorb(source.fleet_events[before:]).checks
     assert 1 == len(outcomes(checks, RECEIVED))
+    assert 1 == len(outcomes(checks, "gtid_origin_agreement"))
+    assert [] == fleet.absorb([]).checks
+    replica.status(f"{A}:1-3", replica.says(source, f"{A}:1-3"))
+    source.status(f"{A}:1-3")
+    last = [one.fleet_events[-1] for one in (replica, source)]
+    assert 1 == len(outcomes(fleet.absorb(last).checks, "gtid_origin_agreement"))
     assert [] == fleet.absorb([]).checks
 
 

@@ -695,10 +695,10 @@ class TestNoErrantGtids:
         b.status(f"{B}:1")
         assert names(audit(a, b, r)) == []
         r.administer("reset_all", "two")
-        r.status(f"{A}:1,{B}:1", said[0])
+        r.status(f"{A}:1,{B}:1-2", said[0])
         a.status(f"{A}:1")
         assert names(audit(a, b, r)) == []
-        r.status(f"{A}:1,{B}:1,{C}:1", said[0])
+        r.status(f"{A}:1,{B}:1-2,{C}:1", said[0])
         a.status(f"{A}:1")
         assert names(audit(a, b, r)) == ["no_errant_gtids"]
 
@@ -3870,6 +3870,67 @@ def test_disabled_rules_stay_silent():
         assert names(audit(source, replica, disabled=frozenset({name}))) == left
 
 
+@pytest.mark.parametrize("rule", ["server_uuid_unique", "gtid_origin_agreement"])
+def test_of_a_disabled_rule_that_is_compared_at_once_there_is_no_check_and_no_doubt(rule):
+    """Neither a finding nor, where nothing more is read, a doubt."""
+    source, twin = fleet_of_two()
+    twin.uuid = A
+    twin.boot()
+    twin.commit_times = {f"{A}:3": 7}
+    twin.log(f"{A}:1", f"{A}:2", f"{A}:3", server_id=9)
+    for journal in (source, twin):
+        journal.status(f"{A}:1-3")
+    assert set(names(audit(source, twin))) == {"server_uuid_unique", "gtid_origin_agreement"}
+    output = audit(source, twin, disabled=frozenset({rule}))
+    fleet = FleetAudit(frozenset({rule}))
+    fleet.absorb([*source.fleet_events, *twin.fleet_events])
+    for one in (output, fleet.give_up()):
+        assert rule not in names(one)
+        assert rule not in {check.check.rule for check in one.checks}
+        assert all(rule not in seen.rules for seen in one.observations)
+
+
+def test_a_uuid_of_two_instances_names_neither_as_a_source():
+    """What one of them lacks the other may have."""
+    source, twin = fleet_of_two()
+    twin.uuid = A
+    twin.boot()
+    lone = Journal(source.clock, "r2", C, 3)
+    lone.boot()
+    read = {"read_source_log_file": source.file_name, "read_source_log_pos": end_of(9)}
+    lone.status(f"{A}:1-3", lone.says(source, **read))
+    for journal in (source, twin):
+        journal.status(f"{A}:1-3")
+    output = audit(source, twin, lone)
+    assert names(output) == ["server_uuid_unique"]
+    of_rule = [o for o in output.observations if "source_coordinate_valid" in o.rules]
+    assert [o.reason for o in of_rule] == ["source_ambiguous"]
+
+
+@pytest.mark.parametrize(("server_id", "is_source"), [(1, True), (7, False), (None, True)])
+def test_of_a_uuid_another_server_id_is_of_another_server(server_id, is_source):
+    """The source itself is in no journal: its auto.cnf was copied to the one that is."""
+    source, _ = fleet_of_two()
+    lone = Journal(source.clock, "r2", C, 3)
+    lone.boot()
+    lone.status(f"{A}:1-3", lone.says(source, f"{A}:1-9", source_server_id=server_id))
+    source.status(f"{A}:1-3")
+    output = audit(lone, source)
+    assert names(output) == ["received_within_source_logged"] * is_source
+    reasons = {one.check.reason for one in output.checks}
+    assert ("source_not_in_fleet" in reasons) is not is_source
+
+
+@pytest.mark.parametrize("has_other", [True, False])
+def test_beside_a_channel_of_unknown_source_no_gtid_is_errant(has_other):
+    """It may have come by that."""
+    source, replica = fleet_of_two()
+    others = [replica.says(None, channel="other")] * has_other
+    replica.status(f"{A}:1-3,{B}:1", replica.says(source, f"{A}:1-3"), *others)
+    source.status(f"{A}:1-3")
+    assert names(audit(source, replica)) == ([] if has_other else ["no_errant_gtids"])
+
+
 def test_a_source_outside_the_fleet_is_told_once():
     """Every rule says that it is undecided, not every row."""
     source, replica = fleet_of_two()
@@ -3896,6 +3957,16 @@ def test_a_channel_of_unknown_source_is_told_once():
     assert names(output) == []
     assert len(output.observations) == 1
     assert "source of the channel is not known" in observation_text(output.observations[0])
+
+
+def test_a_channel_that_is_put_somewhere_in_an_unknown_log_is_compared_with_none():
+    """The journal does not say which source it was pointed at."""
+    _, replica = fleet_of_two()
+    put = {"source_log_file": "s-bin.000001", "source_log_pos": end_of(9)}
+    replica.administer("change_source", "other", auto_position=False, **put)
+    replica.status()
+    output = audit(replica)
+    assert (output.findings, output.observations) == ([], [])
 
 
 def test_group_replication_channels_follow_no_source():

@@ -207,3 +207,86 @@ def test_logs_that_end_without_a_row_are_remembered_no_longer_than_rows():
         instance.go_on(ts)
     assert len(instance.states) <= origins.STATES_MAX
     assert instance.forgotten_ts == instance.states[0].ts
+
+
+def test_of_runs_that_a_log_claims_in_part_the_lowest_is_named_when_they_are_many():
+    """Appliers side by side are in two at most; the others will not become whole."""
+    claimed = Claimed()
+    claimed.claim("s", range(1, 81))
+    for gno in (5, 9, 13, 17):
+        claimed.claim("r", [gno])
+    assert "" == claimed.uncompared
+    claimed.claim("r", [21])
+    assert "5" == claimed.uncompared
+    claimed.claim("r", [10, 11])
+    assert "5" == claimed.uncompared
+
+
+def test_of_runs_whose_sums_are_too_many_the_lowest_cannot_be_compared(monkeypatch):
+    """The sums of a fleet are bounded; those of the newest runs are kept."""
+    monkeypatch.setattr(forgotten_origins, "SUMS_MAX", 3)
+    claimed = Claimed()
+    claimed.claim("s", range(1, 41))
+    claimed.claim("r", range(1, 41), other=21)
+    assert "1-15:20-23" == claimed.uncompared
+
+
+@pytest.mark.parametrize("has_two", [False, True])
+def test_a_number_that_is_forgotten_after_others_of_its_run_cannot_be_compared(has_two):
+    """A log may have claimed these already; another number may have had two origins."""
+    claimed = Claimed()
+    claimed.claim("s", [gno for gno in range(1, 81) if gno != 5])
+    claimed.claim("r", [4, 6, 7])
+    claimed.claim("s", [5])
+    if has_two:
+        claimed.claim("t", [5], other=5)
+    claimed.claim("s", range(81, 121))
+    assert "" == claimed.uncompared
+    claimed.claim("r", [5])
+    assert "5" == claimed.uncompared
+
+
+def test_a_run_of_which_one_log_alone_claims_a_part_after_a_reset_has_no_sum():
+    """The other numbers of it are given anew; of whole runs the sums stay."""
+    claimed = Claimed()
+    claimed.claim("r", range(1, 81))
+    claimed.claim("s", range(6, 81))
+    claimed.origins.end_logs("r", None, claimed.ts)
+    claimed.row("r")
+    claimed.row("r")
+    claimed.claim("r", [6])
+    assert "6" == claimed.uncompared
+    claimed.claim("r", range(8, 12))
+    assert "6" == claimed.uncompared
+
+
+@pytest.mark.parametrize(("other", "uncompared"), [(1, "1"), (None, "")])
+def test_of_two_origins_the_later_is_in_doubt_against_rows_that_are_forgotten(
+    monkeypatch, other, uncompared
+):
+    """An instance that lags behind one whose rows of that time are not remembered."""
+    monkeypatch.setattr(origins, "STATES_MAX", 8)
+    claimed = Claimed()
+    claimed.claim("s", [1, 2])
+    claimed.claim("t", [1], other=1)
+    for _ in range(20):
+        claimed.claim("s", [])
+    claimed.ts = 2
+    claimed.claim("r", [1, 2], other)
+    assert uncompared == claimed.uncompared
+
+
+@pytest.mark.parametrize(("other", "found"), [(None, f"{A}:1"), (1, "")])
+def test_of_a_number_that_a_log_has_twice_the_second_origin_counts(other, found):
+    """In one block, as in two."""
+    claimed = Claimed()
+    twice = OriginColumns(
+        np.array([2, 1, 1]),
+        np.ones(3, dtype=np.int64),
+        np.array([2000, 1000, 1001]),
+        np.zeros(3, dtype=np.bool_),
+    )
+    claimed.origins.claim("s", LOG, A, twice)
+    claimed.row("s")
+    claimed.claim("r", [1, 2], other)
+    assert found == str(claimed.contradicted)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.journals import UUID_C, Journal, Record, audit
+from tests.support.journals import UUID_C, Gtids, Journal, Record, audit
 from tests.support.rule_cases import source
 from tests.support.rule_cases_of_backup_locks import lock
 from tests.support.rule_cases_of_protocols import COLLECTS, LOCKS
@@ -68,6 +68,13 @@ def crashed(journal: Journal) -> None:
     journal.groups(1, "xa_prepare")
 
 
+def begun_anew(journal: Journal) -> None:
+    """RESET is not in the journal: no more is what may have been unlocked before it."""
+    journal.binlog.gtids, journal.used, journal.executed = Gtids(), Gtids(), Gtids()
+    journal.binlog.open(1)
+    journal.groups(1, "xa_prepare")
+
+
 HOLDERS = {
     "backup_locks_freeze_scope": under_binlog_lock,
     "no_progress_while_locked": under_a_collection,
@@ -88,7 +95,7 @@ def test_growth_is_found_once(rule: str) -> None:
     assert len(findings) == (2 if rule == "clone_blocks_xa" else 1)
 
 
-@pytest.mark.parametrize("happens", [delivered_again, ended, crashed])
+@pytest.mark.parametrize("happens", [delivered_again, ended, crashed, begun_anew])
 @pytest.mark.parametrize("rule", HOLDERS)
 def test_nothing_holds_beyond_the_server_nor_against_what_was_there(
     rule: str, happens: Callable[[Journal], None]

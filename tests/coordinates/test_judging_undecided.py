@@ -96,6 +96,14 @@ def of_an_old_place() -> Journal:
     return journal
 
 
+def of_an_old_file() -> Journal:
+    journal = source()
+    file, position = journal.binlog.coordinates
+    journal.binlog.rotate()
+    local(journal.groups(300).row()).update(binary_log_file=file, binary_log_position=position)
+    return journal
+
+
 def list_that_changed() -> Journal:
     journal = purging()
     journal.row(
@@ -289,6 +297,7 @@ CASES: dict[str, tuple[str, Build, str, str]] = {
         ("executed_within_logged", of_another_base, "up to the position is not known", "instance"),
         ("executed_monotone", with_row(drop_executed), "could not be read", "instance"),
         ("snapshot_position_within_file", of_another_base, "files of 'binlog'", "instance"),
+        ("snapshot_position_within_file", of_an_old_file, "older than", "instance"),
         ("snapshot_position_on_group_boundary", of_an_old_place, "older than", "instance"),
         ("owned_disjoint_from_executed", plain, "was not read", "instance"),
         ("gtid_table_within_executed", plain, "was not read", "instance"),
@@ -578,6 +587,16 @@ def test_answers_without_a_row_are_operational_and_undecided():
     assert {"UNDECIDED"} == set(result.verdicts)
     assert ["LOG_STATUS_REFUSED"] * 2 + ["LOG_STATUS_FAILED"] + ["LOG_STATUS_MISSING"] * 2 == [
         code.value for code in result.codes
+    ]
+    assert [cut.error_text for cut in result.cuts] == [
+        "access denied: need BACKUP_ADMIN",
+        "access denied",
+        "error 3722: memory (column LOCAL)",
+        "the query timed out",
+        "the server was not reachable",
+    ]
+    assert [f"e{number}" for number in range(5)] == [
+        seen.collection_id for seen in result.observations if seen.is_undecided
     ]
     assert "column LOCAL" in observation_text(result.observations[2])
 
@@ -1192,3 +1211,38 @@ def test_a_flushed_coordinate_that_is_wrong_itself_is_found_once(wrong: str, bro
     if wrong == "inside an event":
         row["row"]["REPLICATION"]["channels"][0]["relay_log_position"] -= 1
     assert audit(journal).broken == [broken]
+
+
+@pytest.mark.parametrize(
+    ("variables", "is_known"),
+    [({"sync_source_info": 2}, False), ({"sync_source_info": 1}, True), ({"sync_binlog": 1}, True)],
+)
+def test_another_sync_source_info_leaves_open_what_is_stored(
+    variables: dict[str, int], is_known: bool
+):
+    """When the receiver writes the next time is not known until it has."""
+    journal, relay, more = replica(sync_source_info=1)
+    store(journal, relay)
+    journal.record("variables", variables=variables)
+    relay.copy(more[0])
+    journal.row()
+    rule = "relay_position_matches_master_info"
+    result = audit(journal)
+    assert result.broken == [rule] * is_known
+    assert (rule in result.undecided("channel")) is not is_known
+
+
+@pytest.mark.parametrize("happens", ["reset", "another server", "gtid_purged"])
+def test_a_row_beyond_the_log_is_judged_by_what_was_recorded_before_it(happens: str):
+    """What comes after it in the journal was not yet so."""
+    journal = source()
+    journal.row()
+    local(journal.row())["binary_log_position"] += 300
+    if happens == "reset":
+        journal.record("binlog_reset")
+        journal.binlog.open(1, previous="")
+    elif happens == "another server":
+        journal.start(server_uuid=UUID_C)
+    else:
+        journal.record("gtid_purged", added=f"{UUID_C}:1")
+    assert audit(journal).broken == ["snapshot_position_within_file"]

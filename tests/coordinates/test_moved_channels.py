@@ -7,6 +7,7 @@ import json
 import pytest
 
 from tallystick.coordinates.audit.replay import AuditResult, audit_history
+from tallystick.coordinates.audit.replica import FormerRead
 from tallystick.coordinates.events.json_lines import blocks_from_lines
 from tallystick.coordinates.rules.explanation import explain
 from tests.support.journals import UUID_A, UUID_B, UUID_C, Journal, Record, RelayLog
@@ -161,6 +162,33 @@ def test_what_came_before_the_row_that_names_another_server(
     assert ("queued_between_sources" in said) is undecided
 
 
+@pytest.mark.parametrize("left_out", [0, 1])
+def test_what_the_former_source_sent_before_that_row_is_compared_with_its_log(
+    left_out: int,
+) -> None:
+    """The new source never had these groups, so that they are errant too."""
+    source, promoted, replica = Journal("s"), Journal("t", UUID_B, 2), Journal("r", UUID_C, 3)
+    for each in (source, promoted, replica):
+        each.begin()
+    source.groups(1)
+    pass_time(source, promoted, replica)
+    relay = follow(replica, source)
+    connect(relay, source)
+    take(replica, relay, source.binlog.groups)
+    pass_time(source, promoted, replica)
+    answer(replica, promoted, source, source=source)
+    source.groups(2)
+    take(replica, relay, source.binlog.groups[1 + left_out :])
+    pass_time(source, promoted, replica)
+    relay.rotate()
+    connect(relay, promoted)
+    for _ in range(2):
+        answer(replica, promoted, source, source=promoted)
+    result = audited(source, promoted, replica)
+    found = {one.rule for one in result.findings}
+    assert ("relay_mirrors_source" in found) == bool(left_out)
+
+
 def connect(relay: RelayLog, source: Journal) -> None:
     """A connection that names the server that it is to."""
     relay.connect()
@@ -223,3 +251,26 @@ def test_behind_a_gap_a_reset_may_have_made_it_forget_its_own() -> None:
     result = attached_again(is_lost=True, hides="gap")
     assert not result.findings
     assert "own_may_commit" in {one.check.reason for one in result.checks}
+
+
+@pytest.mark.parametrize(
+    ("read", "may_be"),
+    [
+        (("b.000002", 100), True),
+        (("b.000002", 101), True),
+        (("b.000003", 4), True),
+        (("b.000002", 99), False),
+        (("b.000001", 500), False),
+        (("c.000003", 4), False),
+        (("", 4), False),
+        (("of another form", 4), True),
+        (None, True),
+    ],
+)
+def test_coordinates_of_the_former_source_are_where_it_was_or_later(read, may_be) -> None:
+    """In the first row since; in later ones they are the same as in that."""
+    assert FormerRead(("b.000002", 100)).may_be(read) is may_be
+    assert FormerRead(None).may_be(read)
+    for first in (("b.000002", 100), ("b.000003", 4)):
+        later = FormerRead(("b.000002", 100), first).may_be(read)
+        assert later is (may_be and read == first)

@@ -48,6 +48,15 @@ def test_each_value_counts(name):
     assert (record_hashes([changed]) != record_hashes([block])).nonzero()[0].tolist() == [3]
 
 
+def test_it_counts_which_column_has_a_value():
+    """An event that begins one byte later and is one byte shorter is another event."""
+    block = block_of()
+    start, length = (block.columns[name].copy() for name in ("start", "length"))
+    start[3], length[3] = start[3] + 1, length[3] - 1
+    changed = replace(block, columns=block.columns | {"start": start, "length": length})
+    assert (record_hashes([changed]) != record_hashes([block])).nonzero()[0].tolist() == [3]
+
+
 def test_each_name_and_text_counts():
     """Names are hashed, not their indices."""
     block = block_of()
@@ -73,3 +82,32 @@ def test_what_is_remembered_of_records_that_come_again_is_compared(monkeypatch, 
     ts[-2:] += 1
     changed = replace(block, columns=block.columns | {"ts": ts})
     assert recent.compare(changed) == (block.next_sequence - 2, forgotten)
+
+
+@pytest.mark.parametrize("is_compacted", [True, False])
+@pytest.mark.parametrize(("remembered", "size"), [(5, 3), (7, 1), (1000, 2)])
+def test_what_came_in_many_blocks_is_remembered_alike(monkeypatch, remembered, size, is_compacted):
+    """Of the last records each that comes again is compared, whatever its block."""
+    monkeypatch.setattr(recent_records, "RECENT_MAX", remembered)
+    whole, recent = block_of(), RecentRecords()
+    blocks = cut_into_blocks(whole, size)
+    for number, block in enumerate(blocks):
+        recent.add(block)
+        if is_compacted and number % 2:
+            recent.compact()
+    for block in (*blocks, whole):
+        forgotten = len(whole) - remembered - block.first_sequence
+        assert recent.compare(block) == (None, min(max(0, forgotten), len(block)))
+
+
+def test_nothing_is_known_of_what_came_before_a_hole():
+    """What comes late may be of the hole: it is compared with nothing."""
+    block = replace(block_of(), first_sequence=7)
+    recent = RecentRecords(next_sequence=7)
+    recent.add(block)
+    recent.compact()
+    later = replace(block, first_sequence=100)
+    recent.add(later)
+    late = replace(block, first_sequence=100 - len(block))
+    assert recent.compare(late) == (None, len(block))
+    assert recent.compare(later) == (None, 0)

@@ -149,6 +149,7 @@ def test_a_replay_over_a_file_that_nobody_saw_is_undecided(is_seen: bool) -> Non
         (gtids(3, 4), f"{A}:5"),
         (gtids(3, 5), f"{A}:4"),
         ([*gtids(3, 4, 5), f"{B}:1"], f"{B}:1"),
+        ([*gtids(3, 4, 5), f"{B}:tag:1"], f"{B}:tag:1"),
         (gtids(4, 3, 5), f"{A}:3"),
     ],
 )
@@ -564,6 +565,13 @@ def test_a_log_replayed_twice_repeats_groups_without_gtids() -> None:
     assert names(in_steps((2, 4, gtids(3, 4)), (2, 3, []))) == []
 
 
+def test_after_a_part_that_was_replayed_twice_a_step_goes_on_from_the_furthest_end() -> None:
+    """Nothing is left out between the two."""
+    output = in_steps((2, 5, [""] * 3), (2, 3, [""]), (5, 6, [""]), is_anonymous=True)
+    assert [finding.case for finding in output.findings] == ["goes_on"]
+    assert [seen for seen in output.observations if REPLAY in seen.rules] == []
+
+
 def test_a_replay_that_was_broken_off_goes_on() -> None:
     """From where it was, or from its beginning, where a server skips what it has by its GTIDs."""
     assert names(in_steps((2, None, gtids(3)), (2, 5, gtids(4, 5)))) == []
@@ -571,6 +579,27 @@ def test_a_replay_that_was_broken_off_goes_on() -> None:
     assert names(in_steps((2, None, [""]), (3, 5, ["", ""]), is_anonymous=True)) == []
     output = in_steps((2, None, [""]), (2, 5, ["", "", ""]), is_anonymous=True)
     assert names(output) == [REPLAY]
+
+
+def test_what_was_executed_unseen_during_a_replay_is_not_held_against_a_later_one() -> None:
+    """An own group among it is none too many at the stop point."""
+    recovery = Recovery()
+    server, file = recovery.server, recovery.stop[0]
+    tell(server, "restore", peer="s", **recovery.summary)
+    for begun, ended, gno in ((2, 4, 3), (4, 5, 5)):
+        tell(server, "replay", peer="s", from_file=file, from_position=end_of(begun))
+        server.log(*gtids(gno), server_id=1)
+        if gno == 3:
+            server.gap()
+            server.open_file(f"{A}:1-4,{B}:1")
+        executed = None if gno == 3 else f"{A}:1-5,{B}:1"
+        end = {"to_file": file, "to_position": end_of(ended), "gtid_executed": executed}
+        tell(server, "replayed", peer="s", **end)
+    server.time()
+    recovery.source.time()
+    output = audit(recovery.source, server)
+    assert names(output) == []
+    assert "replay_unseen" in [seen.reason for seen in output.observations]
 
 
 def test_replays_of_two_logs_at_once_are_undecided() -> None:

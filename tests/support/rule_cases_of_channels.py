@@ -79,12 +79,15 @@ def relay_position_matches_master_info__at_the_next_row(breaks: bool) -> Journal
 
 @case()
 def relay_position_matches_master_info__before_stored(breaks: bool) -> Journal:
-    """What is stored is read, and what is read is flushed."""
+    """What is written after the flushed coordinate may not be stored."""
     journal, relay, more = replica(sync_source_info=1)
+    if not breaks:
+        store(journal, relay)
     flushed = relay.coordinates
     relay.copy(more[0])
-    store(journal, relay)
-    relay.flushed = flushed if breaks else relay.flushed
+    if breaks:
+        store(journal, relay)
+    relay.flushed = flushed
     journal.row()
     return journal
 
