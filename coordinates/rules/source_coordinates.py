@@ -275,21 +275,24 @@ def _is_left_out(
     return kind is PositionKind.EVENT_END and (
         row.ignores_servers
         or against.fleet.is_upstream(row.instance_id, against.source, row.at.ts)
-        or _is_sent_no_more(row, against.source, state)
+        or _may_be_passed(row, against.source, state)
     )
 
 
-def _is_sent_no_more(
+def _may_be_passed(
     row: ChannelRow | ImageChannel, source: InstanceTimeline, state: Snapshot
 ) -> bool:
-    """Whether the executed position is inside a group that the replica has.
+    """Whether the executed position is inside a group that the replica may have.
 
     Asked by GTID set, a source passes such a group, and its heartbeats name where it is in it; the
     receiver writes them into the relay log, and the applier moves on with each. Nothing may be
     started there by position, so it is wrong in an image.
     """
-    if isinstance(row, ImageChannel) or not row.auto_position or row.gtid_executed is None:
+    if isinstance(row, ImageChannel) or not row.auto_position:
         return False
+    executed = row.gtid_executed  # read after the position
+    if executed is None:
+        return True
     assert row.executed is not None
     file, _ = source.file_at(state, parse_log_file_name(row.executed[0])[1])
     assert file is not None
@@ -297,7 +300,7 @@ def _is_sent_no_more(
     _, (sid,), gno = file.groups(number, number + 1)
     if sid < 0:
         return False  # a group without a GTID
-    return bool(row.gtid_executed.contains_ranges(source.sids[sid], gno, gno).all())
+    return bool(executed.contains_ranges(source.sids[sid], gno, gno).all())
 
 
 def kind_at(

@@ -1476,7 +1476,7 @@ class TestSourceCoordinateValid:
             (f"{A}:1-3:5", f"{A}:4", {}, False),
             (f"{A}:1-4", f"{A}:4", {"auto_position": False}, False),
             (f"{A}:1-4", "", {}, False),
-            (None, f"{A}:4", {}, False),
+            (None, f"{A}:4", {}, True),
         ],
     )
     def test_an_applier_is_within_a_group_that_the_replica_has(
