@@ -18,6 +18,7 @@ from tallystick.coordinates.values.binlog import (
     MAGIC_LENGTH,
     EventType,
     format_log_file_name,
+    parse_log_file_name,
 )
 from tallystick.producers.mysql.binlog_events import (
     EventError,
@@ -413,7 +414,8 @@ def why_foreign(name: str, head: FormatDescription, boot_s: float, server_id: in
     """Why the newest file of a relay log is none that a server writes; empty: it may be.
 
     A server opens a relay log file of each channel when it starts, so its newest one is of its
-    present boot: an older one was left where its relay log has been before.
+    present boot: an older one was left where its relay log has been before. The first one may be
+    of a RESET REPLICA that no START REPLICA has followed; nothing was received into it.
 
     Args:
         name: Of the file.
@@ -421,7 +423,7 @@ def why_foreign(name: str, head: FormatDescription, boot_s: float, server_id: in
         boot_s: When the server's present boot began, seconds of its clock.
         server_id: The server's, None where it is not known.
     """
-    if head.timestamp < boot_s - BOOT_TOLERANCE_S:
+    if parse_log_file_name(name)[1] > 1 and head.timestamp < boot_s - BOOT_TOLERANCE_S:
         return f"{name} is the newest file there, and was opened before the server started"
     if server_id not in (None, head.server_id):
         return f"{name} is of a server with server_id {head.server_id}, not {server_id}"

@@ -360,6 +360,15 @@ def test_a_relay_log_that_goes_on_elsewhere_is_read_no_more_where_it_was(tmp_pat
     replica.relays.close()
 
 
+def test_the_file_of_a_reset_may_be_older_than_the_start(tmp_path: Path) -> None:
+    """As long as the channel is not started."""
+    replica = Followed(tmp_path, TailState(epoch=1, boot_s=BOOT_S, server_id=7))
+    (tmp_path / "relay.000001").write_bytes(opened_at(int(BOOT_S) - 100))
+    replica.relays.open({"": "relay.000001"})
+    assert ([], True) == (replica.notices, replica.relays.reads_files)
+    replica.relays.close()
+
+
 def test_a_channel_that_a_row_is_the_first_to_name_is_not_read_elsewhere(tmp_path: Path) -> None:
     replica = Followed(tmp_path, TailState(epoch=1, boot_s=BOOT_S, server_id=7))
     replica.write(2, XID)
