@@ -243,9 +243,10 @@ def test_files_after_a_recovered_end_and_an_earlier_epoch_are_forgotten():
     log, made = GroupLog(), builder()
     log_group(made, 200, 1)
     log_group(made, 200, 2, file="b.000002")
+    log_group(made, 200, 3, file="another.000002")
     made.server_record(RecordType.START, {"recovered": {"file": "b.000001", "position": 900}}, ts=2)
     log.absorb(made.build())
-    assert log.files_of("a") == ["b.000001"]
+    assert log.files_of("a") == ["another.000002", "b.000001"]
     others = BlockBuilder("b")
     log_group(others, 200, 1)
     log.absorb(others.build())

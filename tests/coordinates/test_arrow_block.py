@@ -123,9 +123,13 @@ def test_a_block_is_one_batch_and_nothing_after_it():
     """Two batches, none, bytes after the end, an end that is missing."""
     batch = batch_of(make_block())
     once = stream_of(batch)[:-8]
-    for stream in (stream_of(batch, times=2)[:-8], stream_of(batch, times=0)[:-8], once + b"\0"):
-        with pytest.raises(BlockError, match=r"does not end after|of kind|garbled"):
+    none = stream_of(batch, times=0)[:-8]
+    for stream in (stream_of(batch, times=2)[:-8], none, once + b"\0"):
+        with pytest.raises(BlockError, match=r"does not end after|garbled"):
             decode_block(seal(stream))
+    schema = none[:-8]  # without the end
+    with pytest.raises(BlockError, match=rf"Arrow message at byte {len(schema)} is of kind 1: "):
+        decode_block(seal(schema + once))
     for stream in (once[:-1], b"\0"):
         with pytest.raises(BlockError, match=r"does not end after|garbled"):
             decode_block(seal(stream))

@@ -514,13 +514,14 @@ def test_what_it_lacks_and_what_was_purged_is_no():
 def test_a_server_whose_groups_nobody_needs_has_purged_nothing_that_they_lack():
     """The sentence names whoever was asked, or says that there is nobody."""
     evidence = healthy()
-    alone = replace(evidence, instances={"source-a": evidence.instances["source-a"]})
-    replicas = "replica-a1, replica-a2, replica-a3"
-    for among, whom in ((evidence, f"{replicas} lack"), (alone, "anybody lacks")):
+    replicas = ("replica-a1", "replica-a2", "replica-a3")
+    for count, whom in enumerate(("anybody lacks", "{} lacks", "{}, {} lack", "{}, {}, {} lack")):
+        names = ("source-a", *replicas[:count])
+        among = replace(evidence, instances={name: evidence.instances[name] for name in names})
         found = ready(Purpose.FAILOVER, "source-a", among)
         [check] = [one for one in found.checks if one.name == "replicas_logs_there"]
         assert check.answer is Answer.YES
-        assert check.sentence == f"it has purged nothing that {whom}"
+        assert check.sentence == f"it has purged nothing that {whom.format(*replicas)}"
 
 
 def test_a_row_that_breaks_a_rule_is_no_before_its_incident_is_written():
