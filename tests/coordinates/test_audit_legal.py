@@ -236,6 +236,18 @@ def a_crash_takes_back_what_was_committed_while_there_was_no_redo() -> Journal:
     return _lost_by_a_crash(source(innodb_redo_log_enabled=False))
 
 
+@legal
+def a_crash_takes_files_of_the_log_and_their_numbers_are_given_out_again() -> Journal:
+    journal = source()
+    recovered = {"file": journal.binlog.file, "position": journal.binlog.end}
+    for _ in range(2):
+        journal.binlog.rotate()
+    journal.start(crashed=True, recovered=recovered)
+    journal.binlog.open(2)
+    journal.groups(1).row()
+    return journal
+
+
 def _lost_by_a_crash(journal: Journal) -> Journal:
     """Three GTIDs were written and one is still to be; the crash leaves one in InnoDB."""
     persisted(3, journal)
