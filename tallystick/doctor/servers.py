@@ -256,20 +256,21 @@ def _relay_problem(
     base_name, number = parse_log_file_name(name)
     position = int(channel.get("Relay_Log_Pos") or 0)
     try:
+        newest = RelayFiles(directory, base_name, RelayCursor(number, MAGIC_LENGTH)).newest()
+        if newest is not None and (foreign := why_foreign(*newest, boot_s, server_id)):
+            return f"in {where} {foreign}"
         if number not in directory.numbers(base_name):
             return f"{name!r} in {where} is not there"
         with closing(directory.open(base_name, number)) as file:
             file.read(0, MAGIC_LENGTH)
             size = file.size()
-        newest = RelayFiles(directory, base_name, RelayCursor(number, MAGIC_LENGTH)).newest()
     except (EventError, RelayReaderError) as error:
         return str(error)
     except OSError as error:
         return f"{name!r} in {where} cannot be read: {error.strerror}"
     if size < position:
         return f"{name!r} in {where} is another server's: it has {size:,} bytes, not {position:,}"
-    foreign = "" if newest is None else why_foreign(*newest, boot_s, server_id)
-    return foreign and f"in {where} {foreign}"
+    return ""
 
 
 def _server_id(settings: ServerSettings, others: Sequence[ServerSettings]) -> Answer:
