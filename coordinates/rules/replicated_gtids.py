@@ -24,7 +24,7 @@ from tallystick.coordinates.rules.between import (
 from tallystick.coordinates.rules.families import Family, Lack
 from tallystick.coordinates.rules.outcomes import HOLDS, Broken, Undecided, Waiting
 from tallystick.coordinates.rules.registry import Case, reason
-from tallystick.coordinates.rules.source_coordinates import kind_at
+from tallystick.coordinates.rules.source_coordinates import REPLICA_SET_UNKNOWN, kind_at
 from tallystick.coordinates.rules.statements import (
     BINARY_LOGS,
     RECEIVED,
@@ -82,11 +82,6 @@ ASSIGNED_THEN_FORGOTTEN = reason(
 UPSTREAM_EXECUTED_UNKNOWN = reason(
     "upstream_executed_unknown",
     "not everything that the source's sources have executed is known",
-    Lack.SOURCE_LATER,
-)
-REPLICA_SET_UNKNOWN = reason(
-    "replica_set_unknown",
-    "not everything that the replica has executed or retrieved is known",
     Lack.SOURCE_LATER,
 )
 SOURCE_PURGED_UNKNOWN = reason(

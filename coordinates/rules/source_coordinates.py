@@ -62,6 +62,12 @@ SOURCE_POSITION_UNKNOWN = reason(
     Lack.MEMORY,
 )
 
+REPLICA_SET_UNKNOWN = reason(
+    "replica_set_unknown",
+    "not everything that the replica has executed or retrieved is known",
+    Lack.SOURCE_LATER,
+)
+
 PASSED_UNLOGGED = reason(
     "passed_unlogged",
     "the replica does not log what it applies; it has passed {missing:gtids} in the log of {source}"
@@ -156,7 +162,8 @@ _BEYOND = "past the end of the file."
         "the source is not observed, its journal has a gap in that file or has not reached the"
         " time of the row, its events there are no longer remembered, or the coordinates belong"
         " to a binary log lineage of the source that has ended, or may still belong to another"
-        " source that the channel had before"
+        " source that the channel had before, or are within a group, by GTID set, and what the"
+        " replica has executed is not known"
     ),
     sources=("WL#2775, Relay_log_info", "Percona XtraBackup issue PXB-1737"),
     remedy=(
@@ -211,6 +218,9 @@ def wrong_coordinates(
         elif _is_wrong(kind, name) and not _is_left_out(kind, row, against, state):
             if _may_be_former(name, row) or _may_be_kept(name, row, against, state):
                 unknown = unknown or Undecided(FORMER_SOURCE)
+                continue
+            if kind is PositionKind.EVENT_END and _asks_by_unknown_set(row):
+                unknown = unknown or Undecided(REPLICA_SET_UNKNOWN)
                 continue
             if against.may_be_of_another_log(state, row.at.ts):
                 unknown = unknown or Undecided(LOG_UNKNOWN_THEN)
@@ -288,11 +298,8 @@ def _may_be_passed(
     receiver writes them into the relay log, and the applier moves on with each. Nothing may be
     started there by position, so it is wrong in an image.
     """
-    if isinstance(row, ImageChannel) or not row.auto_position:
+    if isinstance(row, ImageChannel) or not row.auto_position or row.gtid_executed is None:
         return False
-    executed = row.gtid_executed  # read after the position
-    if executed is None:
-        return True
     assert row.executed is not None
     file, _ = source.file_at(state, parse_log_file_name(row.executed[0])[1])
     assert file is not None
@@ -300,7 +307,13 @@ def _may_be_passed(
     _, (sid,), gno = file.groups(number, number + 1)
     if sid < 0:
         return False  # a group without a GTID
-    return bool(executed.contains_ranges(source.sids[sid], gno, gno).all())
+    # That set was read after the position.
+    return bool(row.gtid_executed.contains_ranges(source.sids[sid], gno, gno).all())
+
+
+def _asks_by_unknown_set(row: ChannelRow | ImageChannel) -> bool:
+    """Whether a channel asks by GTID set, and what the replica has executed is not known."""
+    return isinstance(row, ChannelRow) and row.auto_position and row.gtid_executed is None
 
 
 def kind_at(

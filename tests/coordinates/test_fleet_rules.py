@@ -1493,6 +1493,8 @@ class TestSourceCoordinateValid:
         found = ["executed_inside_group"] * (0 if is_valid else 2)
         output = audit(source, replica)
         assert found == [f.case for f in output.findings if f.rule == "source_coordinate_valid"]
+        doubts = [o.reason for o in output.observations if "source_coordinate_valid" in o.rules]
+        assert ["replica_set_unknown"] * (executed is None) == doubts
 
     @pytest.mark.parametrize(
         ("file", "position", "is_valid"),
