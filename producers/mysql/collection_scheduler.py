@@ -193,15 +193,17 @@ class CollectionScheduler:
         self._take_requests()
         self._waiting = deque(filter(self._is_overdue, self._waiting))
 
-    def answer_unreachable(self, *, is_awaited: bool) -> None:
+    def answer_unreachable(self, why: str, *, is_awaited: bool) -> None:
         """Answer what is asked while the server is not followed.
 
         Args:
+            why: It is not; empty: nothing is known to be wrong.
             is_awaited: Whether the server may be back before an answer is overdue.
         """
         self._take_requests()
+        error = {"unreachable": True, **({"message": why} if why else {})}
         while self._waiting and (not is_awaited or self._is_overdue(self._waiting[0])):
-            self._answer_error(self._waiting.popleft(), {"unreachable": True})
+            self._answer_error(self._waiting.popleft(), error)
 
     def _take_requests(self) -> None:
         while not self._requests.empty():

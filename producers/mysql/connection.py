@@ -14,6 +14,7 @@ from tallystick.coordinates.values.errors import install_extra
 from tallystick.producers.mysql.dialect import Dialect
 from tallystick.producers.mysql.errors import (
     MysqlError,
+    OtherServerError,
     RsaMissingError,
     UnsupportedServerError,
     code_and_message,
@@ -44,7 +45,10 @@ _HOSTS_OF_SOCKET = frozenset({"%", "localhost"})
 
 
 def connect(
-    settings: ServerSettings, *, statement_timeout_s: float = STATEMENT_TIMEOUT_S
+    settings: ServerSettings,
+    *,
+    statement_timeout_s: float = STATEMENT_TIMEOUT_S,
+    server_uuid: str | None = None,
 ) -> Connection[Any]:
     """Connect to a server that is supported.
 
@@ -53,10 +57,12 @@ def connect(
     Args:
         settings: The server.
         statement_timeout_s: How long the server may be silent before the connection is given up.
+        server_uuid: Of the server that an earlier connection led to; None: there was none.
 
     Raises:
         RsaMissingError: The password needs RSA, and its package is not installed.
         UnsupportedServerError: The server is no MySQL, or too old.
+        OtherServerError: The address led to another server.
         MysqlError: It cannot be reached, refuses the account or has no TLS that was asked for.
     """
     import pymysql
@@ -82,6 +88,11 @@ def connect(
         dialect_of(connection)
         with connection.cursor() as cursor:
             cursor.execute(_SESSION)
+        if server_uuid is not None:
+            _require_server(connection, settings, server_uuid)
+    except OtherServerError:
+        connection.close()
+        raise
     except UnsupportedServerError as error:
         connection.close()
         raise UnsupportedServerError(f"{_where(settings)}: {error}") from None
@@ -91,7 +102,28 @@ def connect(
     return connection
 
 
-def connect_for_stream(settings: ServerSettings) -> Connection[Any]:
+def server_uuid_of(connection: Connection[Any]) -> str:
+    """The ``server_uuid`` of a connected server."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@GLOBAL.server_uuid")
+        (found,) = cursor.fetchone() or ("",)
+    return str(found)
+
+
+def _require_server(
+    connection: Connection[Any], settings: ServerSettings, server_uuid: str
+) -> None:
+    """What two servers answer, as through a load balancer, is no account of one."""
+    found = server_uuid_of(connection)
+    if found != server_uuid:
+        raise OtherServerError(
+            f"{_where(settings)}: connections lead to two servers, with the server_uuids"
+            f" {' and '.join(sorted((found, server_uuid)))}; expected an address of one server,"
+            " not of a load balancer"
+        )
+
+
+def connect_for_stream(settings: ServerSettings, server_uuid: str | None = None) -> Connection[Any]:
     """Connect for a stream of the binary log, by the cheapest way to a server on this machine.
 
     Where TLS is no more than preferred that is the server's Unix socket, or else TCP without TLS:
@@ -99,19 +131,25 @@ def connect_for_stream(settings: ServerSettings) -> Connection[Any]:
     otherwise. An account or server that insists on TLS gets it, and so does a password that would
     need RSA without it where no package for RSA is installed.
 
+    Args:
+        settings: The server.
+        server_uuid: As ``connect`` takes it.
+
     Raises:
         UnsupportedServerError: The server is no MySQL, or too old.
+        OtherServerError: The address led to another server.
         MysqlError: As ``connect`` raises it.
     """
     is_beside = settings.unix_socket is None and is_loopback(settings.host)
     if settings.tls not in {"preferred", "disabled"} or not is_beside:
-        return connect(settings)
+        return connect(settings, server_uuid=server_uuid)
     try:
-        connection = connect(settings.model_copy(update={"tls": "disabled"}))
+        without_tls = settings.model_copy(update={"tls": "disabled"})
+        connection = connect(without_tls, server_uuid=server_uuid)
     except MysqlError as error:
         if error.code not in _INSISTS_ON_TLS and not isinstance(error, RsaMissingError):
             raise
-        connection = connect(settings)
+        connection = connect(settings, server_uuid=server_uuid)
     return _through_socket(settings, connection) or connection
 
 

@@ -3,6 +3,7 @@
 AuditError                    coordinates.values.errors
 ├── ServerSettingsError       servers.toml, a --server or a secret's file cannot be what was meant
 └── MysqlError                a server cannot be asked, or does not answer as MySQL does
+    ├── OtherServerError      the address led to another server than before
     ├── RsaMissingError       the password needs RSA, and its package is not installed
     └── UnsupportedServerError   it is no MySQL, or too old to have log_status
 """
@@ -33,6 +34,10 @@ class MysqlError(AuditError):
         super().__init__(message)
         self.code = code
         self.is_timeout = is_timeout
+
+
+class OtherServerError(MysqlError):
+    """The address led to another server than an earlier connection to it."""
 
 
 class RsaMissingError(MysqlError):

@@ -59,6 +59,7 @@ def learn_server(
     """Ask a server what it is; the connection is left for its stream.
 
     Raises:
+        OtherServerError: The address leads to more than one server.
         MysqlError: It cannot be asked.
     """
     start_body = collector.start_body()
@@ -67,7 +68,7 @@ def learn_server(
     clone = collector.clone()
     changes = collector.channel_changes()
     channels = collector.channels()
-    connection = connect_for_stream(settings)
+    connection = connect_for_stream(settings, str(start_body["server_uuid"]))
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT UNIX_TIMESTAMP(NOW(6)), @@GLOBAL.relay_log_recovery")

@@ -13,9 +13,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, final
 
-from tallystick.producers.mysql.connection import connect, dialect_of
+from tallystick.producers.mysql.connection import connect, dialect_of, mysql_error
 from tallystick.producers.mysql.dialect import lsns_of
-from tallystick.producers.mysql.errors import MysqlError
+from tallystick.producers.mysql.errors import MysqlError, OtherServerError
 
 if TYPE_CHECKING:
     from pymysql.connections import Connection
@@ -98,6 +98,13 @@ class ConnectionLost:
     """The server ended the connection on which the end of the log is asked for."""
 
 
+@dataclass(frozen=True, slots=True)
+class LedElsewhere:
+    """The address led to another server."""
+
+    error: OtherServerError
+
+
 class ChannelsRead(NamedTuple):
     """Bodies of ``change_source`` records, as the server described its channels before `ts`.
 
@@ -117,7 +124,7 @@ class RedoSampled:
     body: dict[str, int]
 
 
-Report = Collected | LogEnd | ChannelsRead | ConnectionLost | RedoSampled
+Report = Collected | LogEnd | ChannelsRead | ConnectionLost | LedElsewhere | RedoSampled
 
 
 @final
@@ -127,6 +134,7 @@ class ServerWatch:
     Args:
         settings: The server.
         collector: Its statements for a collection; closed with the watch.
+        server_uuid: Its own.
         clock_us: Microseconds since 1970.
         interval_s: How often the end of the log is asked for.
         seen: Where the stream has come: file and position.
@@ -138,6 +146,7 @@ class ServerWatch:
         settings: ServerSettings,
         collector: Collects,
         *,
+        server_uuid: str,
         clock_us: Callable[[], int],
         interval_s: float,
         seen: Callable[[], tuple[str, int]],
@@ -145,6 +154,7 @@ class ServerWatch:
     ) -> None:
         self._settings = settings
         self._collector = collector
+        self._server_uuid = server_uuid
         self._clock_us = clock_us
         self._interval_s = interval_s
         self._seen = seen
@@ -160,8 +170,25 @@ class ServerWatch:
             target=self._run, name=f"watch {settings.name}", daemon=True
         )
 
+    def connect(self) -> None:
+        """Connect for the first time.
+
+        Raises:
+            OtherServerError: The address led to another server.
+            MysqlError: The server cannot be reached.
+        """
+        connection = connect(self._settings, server_uuid=self._server_uuid)
+        try:
+            dialect = dialect_of(connection)
+        except Exception as error:  # noqa: BLE001  what a stranger sends may raise anything
+            connection.close()
+            raise mysql_error(error, self._settings, "cannot connect") from None
+        self._connection = connection
+        self._statement = dialect.show_binary_log_status
+        self._show_lsns = dialect.show_lsns
+
     def start(self) -> None:
-        """Begin."""
+        """Begin to ask."""
         self._thread.start()
 
     def ask(self, request: CollectRequest) -> None:
@@ -178,7 +205,10 @@ class ServerWatch:
         """Ask for nothing more; a statement that waits in the server is not waited for."""
         self._closed.set()
         self._asked.put(None)
-        self._thread.join(1.0)
+        if self._thread.ident is None:
+            self._end()
+        else:
+            self._thread.join(1.0)
 
     def _run(self) -> None:
         while not self._closed.is_set():
@@ -193,6 +223,9 @@ class ServerWatch:
                     channels = self._collector.channels()
                     self._report(ChannelsRead(self._clock_us(), channels, changes))
                 self._wants_channels.clear()
+        self._end()
+
+    def _end(self) -> None:
         self._collector.close()
         self._disconnect()
 
@@ -216,16 +249,17 @@ class ServerWatch:
         ts = self._clock_us()
         try:
             if self._connection is None:
-                self._connection = connect(self._settings)
-                dialect = dialect_of(self._connection)
-                self._statement = dialect.show_binary_log_status
-                self._show_lsns = dialect.show_lsns
+                self.connect()
+            assert self._connection is not None
             with self._connection.cursor() as cursor:
                 seen = self._seen()
                 ts = self._clock_us()
                 cursor.execute(self._statement)
                 row = cursor.fetchone()
             self._sample(self._connection)
+        except OtherServerError as error:
+            self._report(LedElsewhere(error))
+            return
         except Exception:  # noqa: BLE001  the stream reports what is wrong; here it is tried again
             if self._connection is not None:
                 self._disconnect()

@@ -6,7 +6,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, final
 
-from tallystick.producers.mysql.connection import connect, dialect_of, mysql_error
+from tallystick.producers.mysql.connection import connect, dialect_of, mysql_error, server_uuid_of
 from tallystick.producers.mysql.errors import MysqlError, code_and_message
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class Refused:
 
 @final
 class Session:
-    """A connection that is made anew when it was lost.
+    """A connection that is made anew when it was lost, to the same server.
 
     Args:
         settings: The server.
@@ -50,6 +50,7 @@ class Session:
         self._settings = settings
         self._connection: Connection[Any] | None = None
         self._dialect: Dialect | None = None
+        self._server_uuid: str | None = None
         self._abandoned = 0
         """The server's number of a session that we gave up and that may still wait there."""
 
@@ -141,11 +142,12 @@ class Session:
 
     def _connected(self) -> Connection[Any]:
         if self._connection is None or not self._connection.open:
-            self._connection = connect(self._settings)
+            self._connection = connect(self._settings, server_uuid=self._server_uuid)
             self._dialect = None
         if self._dialect is None:
             try:
                 self._dialect = dialect_of(self._connection)
+                self._server_uuid = server_uuid_of(self._connection)
             except MysqlError:
                 raise
             except Exception as error:  # noqa: BLE001  as above

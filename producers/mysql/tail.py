@@ -30,6 +30,7 @@ from tallystick.producers.mysql.server_watch import (
     ChannelsRead,
     Collects,
     ConnectionLost,
+    LedElsewhere,
     LogEnd,
     RedoSampled,
     Report,
@@ -177,10 +178,10 @@ class Tail:
             # One that was followed may come back for seconds only.
             most = RETRY_FOLLOWED_MAX_S if self._was_followed else self._options.back_off_max_s
             if not self._is_followed:
-                self._scheduler.answer_unreachable(is_awaited=self._was_followed)
+                self._scheduler.answer_unreachable(self._problem, is_awaited=self._was_followed)
             self._rest(RETRY_AT_ONCE_S if is_there else wait_s, stop)
             wait_s = min(2 * wait_s, most)
-        self._scheduler.answer_unreachable(is_awaited=False)
+        self._scheduler.answer_unreachable(self._problem, is_awaited=False)
         has_begun = self.journal.state.server_uuid is not None
         if has_begun and not self._goes_on:
             # The end of a journal may count as known up to the latest time of all.
@@ -195,9 +196,20 @@ class Tail:
         history = self._history
         collector = self._collector_of(self._settings)
         self._is_followed = False
-        watch = dump = None
+        watch = dump = connection = None
         try:
             server, connection = learn_server(self._settings, collector)
+            watch = ServerWatch(
+                self._settings,
+                collector,
+                server_uuid=str(server.start_body["server_uuid"]),
+                clock_us=steady_clock_us,
+                interval_s=self._options.probe_interval_s,
+                seen=self._seen,
+                report=self._reports.put,
+            )
+            # Nothing is recorded before all connections have led to one server.
+            watch.connect()
             history.begin(server)
             if server.has_binlog:
                 file, position = history.start
@@ -210,14 +222,6 @@ class Tail:
                 )
             else:
                 connection.close()
-            watch = ServerWatch(
-                self._settings,
-                collector,
-                clock_us=steady_clock_us,
-                interval_s=self._options.probe_interval_s,
-                seen=self._seen,
-                report=self._reports.put,
-            )
             self._dump = dump
             watch.start()
             self._is_followed = self._was_followed = True
@@ -231,6 +235,8 @@ class Tail:
             self._dump = None
             if dump is not None:
                 dump.close()
+            elif connection is not None and connection.open:
+                connection.close()
             if watch is not None:
                 watch.close()
             else:
@@ -279,6 +285,8 @@ class Tail:
                 self._history.note_log_end(report)
             elif isinstance(report, ConnectionLost):
                 self._check_session()
+            elif isinstance(report, LedElsewhere):
+                raise report.error
             elif isinstance(report, RedoSampled):
                 self.journal.server_record(RecordType.REDO_STATUS, report.body)
             else:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import ExitStack, closing
 from datetime import datetime, timezone
 from typing import Any
 
@@ -18,8 +18,8 @@ from tallystick.doctor.checks import Answer, Place, failed, not_tried, passed, w
 from tallystick.producers.mysql.binlog_dump import BinlogDump
 from tallystick.producers.mysql.binlog_events import EventError
 from tallystick.producers.mysql.collection import Collector
-from tallystick.producers.mysql.connection import is_loopback
-from tallystick.producers.mysql.errors import MysqlError
+from tallystick.producers.mysql.connection import connect, is_loopback
+from tallystick.producers.mysql.errors import MysqlError, OtherServerError
 from tallystick.producers.mysql.log_directory import LogDirectory
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles, why_foreign
 from tallystick.producers.mysql.remote_directory import RelayReaderError, relay_log_directory
@@ -38,6 +38,8 @@ _RELAY_READER_FIX = (
     " (docs/real_servers.md)"
 )
 _WITHOUT_ROW = "; where nobody can grant it: check --logs-only (docs/managed_servers.md)"
+CONNECTIONS = 3
+"""So many of a tail are open at a time."""
 CLOCKS_APART_S = 1.0
 DUMP_HEARTBEAT_S = 1.0
 DUMP_WAIT_S = 5.0
@@ -72,6 +74,7 @@ def check_server(
     if server is None:
         server = DiscoveredServer(settings)
     known, needed = server, "connection"
+    place.try_("one server", lambda: _one_server(known), needs=needed, fix=_SERVER_FIX)
     place.try_("encryption", lambda: _encryption(settings), needs=needed, fix=_SERVER_FIX)
     place.try_("rights", lambda: _rights(known), needs=needed, fix=_SERVER_FIX)
     place.try_("settings", lambda: _variables(settings), needs=needed, fix=_SERVER_FIX)
@@ -103,6 +106,18 @@ def _connection(settings: ServerSettings) -> Answer:
     if server.problem:
         return failed(server.problem, _SERVER_FIX)
     return passed(f"MySQL {server.version} at {settings.address}, as {server.account}", server)
+
+
+def _one_server(server: DiscoveredServer) -> Answer:
+    """A balancer that chooses by open connections goes on to the next while these are open."""
+    with ExitStack() as stack:
+        for _ in range(CONNECTIONS):
+            try:
+                connection = connect(server.settings, server_uuid=server.server_uuid)
+            except OtherServerError as error:
+                return failed(str(error), "name each server by an address of its own")
+            stack.enter_context(closing(connection))
+    return passed(f"all {CONNECTIONS} more connections led to it")
 
 
 def _encryption(settings: ServerSettings) -> Answer:

@@ -19,6 +19,8 @@ from tallystick.producers.mysql_lab.layout import NAMES
 from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
 from tests.producers.mysql.test_relay_log_server import serving
+from tests.support.balancer import balanced
+from tests.support.tails import settings_of
 
 READER_TOKEN = "a token for tests only"
 SOURCE, REPLICA = "source-a", "replica-2"
@@ -68,13 +70,25 @@ def test_of_healthy_servers_all_passes(mysqld, doctor):
     of_servers = {key: check for key, check in found.items() if key[0].startswith("server")}
     assert ExitCode.CONSISTENT == doctor.code
     assert [] == [check for check in of_servers.values() if check["state"] != "ok"]
-    assert 9 * len(NAMES) + 2 == len(of_servers)
+    assert 10 * len(NAMES) + 2 == len(of_servers)
     for name in NAMES:
         assert "MySQL 8.0.31" in found[f"server {name}", "connection"]["text"]
         assert "is sent" in found[f"server {name}", "binary log"]["text"]
     assert "it is no replica" in found[f"server {SOURCE}", "relay logs"]["text"]
     assert "of 1 channel" in found[f"server {REPLICA}", "relay logs"]["text"]
     assert mysqld.accounts.audit not in doctor.shown
+
+
+def test_an_address_of_several_servers_is_no_server(mysqld, doctor, monkeypatch):
+    """Whichever is asked, the next connection may lead to another."""
+    monkeypatch.setenv("TALLYSTICK_MYSQL_PASSWORD", mysqld.accounts.audit)
+    servers = [settings_of(mysqld, name) for name in (SOURCE, REPLICA)]
+    with balanced(servers) as address:
+        found = doctor("--server", f"a={address.user}@{address.host}:{address.port}")
+    check = found["server a", "one server"]
+    assert ("failed", ExitCode.MISUSE) == (check["state"], doctor.code)
+    assert "connections lead to two servers" in check["text"]
+    assert "an address of its own" in check["fix"]
 
 
 def test_nothing_is_written_on_a_server_and_no_session_stays(mysqld, doctor):

@@ -34,8 +34,9 @@ class Failing:
 
 def failing(monkeypatch: pytest.MonkeyPatch, code: int) -> tuple[Session, Failing]:
     connection = Failing(code)
-    monkeypatch.setattr(statements, "connect", lambda _: connection)
+    monkeypatch.setattr(statements, "connect", lambda _, **_more: connection)
     monkeypatch.setattr(statements, "dialect_of", lambda _: None)
+    monkeypatch.setattr(statements, "server_uuid_of", lambda _: "")
     return Session(ServerSettings(name="a", user="me", password=SecretStr("x"))), connection
 
 

@@ -215,9 +215,9 @@ def test_a_server_that_comes_back_is_asked_again(
         scheduler.hand_on(cast("ServerWatch", watch))
         scheduler.end_session()
     assert [request.collection_id for request in watch.asked] == ["c1", "c1"]
-    scheduler.answer_unreachable(is_awaited=is_awaited)
+    scheduler.answer_unreachable("", is_awaited=is_awaited)
     assert scheduler.answers == answers
-    scheduler.answer_unreachable(is_awaited=False)
+    scheduler.answer_unreachable("", is_awaited=False)
     journal.save()
     [answer] = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
     assert answer["error"] == {"unreachable": True}
@@ -237,9 +237,10 @@ def test_the_answer_to_a_request_that_has_waited_shows_no_clock(has_waited: bool
     )
     scheduler = CollectionScheduler(journal, history, TailOptions(), None)
     scheduler.ask(CollectRequest("c1", 7, has_waited=has_waited))
-    scheduler.answer_unreachable(is_awaited=False)
+    scheduler.answer_unreachable("it is away", is_awaited=False)
     journal.save()
     [answer] = [json.loads(line) for line in block_to_lines(concatenate(sink.blocks))][1:]
+    assert answer["error"] == {"unreachable": True, "message": "it is away"}
     assert answer.get("requested_at") == (None if has_waited else 7)
     assert "received_at" in answer
 

@@ -1,0 +1,63 @@
+"""An address that leads to several servers: real ones, marker mysqld."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from typing import Any
+
+import pytest
+
+from tallystick.coordinates.audit.replay import audit_history
+from tallystick.coordinates.results import Verdict
+from tallystick.coordinates.rules.explanation import observation_text
+from tallystick.producers.mysql.errors import OtherServerError
+from tallystick.producers.mysql.statements import Session
+from tallystick.producers.mysql_lab.layout import REPLICA_1, REPLICA_2
+from tallystick.servers.lab import Lab
+from tests.support.balancer import balanced
+from tests.support.tails import RunningTail, running, settings_of
+
+BOTH = REPLICA_1, REPLICA_2
+WHY = "connections lead to two servers, with the server_uuids "
+
+
+def collected(tail: RunningTail) -> Any:
+    """The audit of what a tail recorded until it has answered three collections."""
+    for name in ("one", "two", "three"):
+        tail.collect(name)
+    tail.stop()
+    return audit_history(tail.sink.blocks)
+
+
+@pytest.mark.parametrize("turns", [(0, 1), (0, 0, 1, 1, 1, 0)])
+def test_a_tail_does_not_take_two_servers_for_one(mysqld: Lab, turns: tuple[int, ...]) -> None:
+    """Whether the stream or only the third connection is another server's.
+
+    Accounts of two servers contradict each other, or agree by chance.
+    """
+    servers = [settings_of(mysqld, BOTH[turn]) for turn in turns]
+    with balanced(servers) as address, running(address) as tail:
+        result = collected(tail)
+    assert result.verdict is Verdict.UNDECIDED
+    assert result.findings == []
+    texts = [observation_text(one) for one in result.observations]
+    assert any("collection one brought no row" in text and WHY in text for text in texts), texts
+    assert len([notice for notice in tail.notices if WHY in notice]) == 1, tail.notices
+    assert [notice for notice in tail.notices if WHY not in notice] == []
+
+
+def test_an_address_of_one_server_may_be_a_balancers(mysqld: Lab) -> None:
+    with balanced([settings_of(mysqld, REPLICA_1)]) as address, running(address) as tail:
+        result = collected(tail)
+    assert {Verdict.CONSISTENT.value} == {cut.verdict for cut in result.cuts}
+    assert tail.notices == []
+
+
+def test_a_session_is_made_anew_with_the_same_server_only(mysqld: Lab) -> None:
+    servers = [settings_of(mysqld, name) for name in BOTH]
+    with balanced(servers) as address, closing(Session(address)) as session:
+        session.ensure()
+        session.close()
+        with pytest.raises(OtherServerError, match=WHY):
+            session.ensure()
+        session.ensure()
