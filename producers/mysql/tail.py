@@ -11,7 +11,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, final
@@ -24,6 +24,7 @@ from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
 from tallystick.producers.mysql.errors import MysqlError, RsaMissingError, UnsupportedServerError
 from tallystick.producers.mysql.relay_logs import RelayLogs
 from tallystick.producers.mysql.remote_directory import relay_log_directory
+from tallystick.producers.mysql.same_server import FollowedServers
 from tallystick.producers.mysql.server_history import ServerHistory
 from tallystick.producers.mysql.server_now import learn_server
 from tallystick.producers.mysql.server_watch import (
@@ -74,7 +75,8 @@ class Tail:
         options: How it is followed.
         notice: Takes one line about what went wrong or was noticed.
         answered: Is called with a collection's id when its answer is in the journal.
-        followed: The servers among which the donor of a clone is looked for.
+        followed: All servers that are followed here: none is under two names, and the donor of a
+            clone is looked for among them.
 
     Attributes:
         journal: What has been recorded, and how far it has come.
@@ -91,7 +93,7 @@ class Tail:
         state_file: Path | None = None,
         options: TailOptions = _OPTIONS,
         answered: Callable[[str], None] | None = None,
-        followed: Iterable[ServerSettings] = (),
+        followed: FollowedServers | None = None,
     ) -> None:
         self._settings = settings
         self._collector_of = collector_of
@@ -106,7 +108,7 @@ class Tail:
             clock=self._clock,
             cluster=settings.cluster or "",
         )
-        others = tuple(followed)
+        self._followed = followed or FollowedServers()
         self._history = ServerHistory(
             settings.name,
             self.journal,
@@ -115,7 +117,7 @@ class Tail:
             clock_us=steady_clock_us,
             from_oldest=options.from_oldest,
             first_file=options.first_file,
-            donor_of=lambda clone: donor_of(clone, settings, others),
+            donor_of=lambda clone: donor_of(clone, settings, self._followed.settings),
         )
         self._scheduler = CollectionScheduler(self.journal, self._history, options, answered)
         self._reports: queue.SimpleQueue[Report] = queue.SimpleQueue()
@@ -199,17 +201,19 @@ class Tail:
         watch = dump = connection = None
         try:
             server, connection = learn_server(self._settings, collector)
+            server_uuid = str(server.start_body["server_uuid"])
             watch = ServerWatch(
                 self._settings,
                 collector,
-                server_uuid=str(server.start_body["server_uuid"]),
+                server_uuid=server_uuid,
                 clock_us=steady_clock_us,
                 interval_s=self._options.probe_interval_s,
                 seen=self._seen,
                 report=self._reports.put,
             )
-            # Nothing is recorded before all connections have led to one server.
+            # Nothing is recorded before all connections have led to one server, and to no other's.
             watch.connect()
+            self._followed.lead(self._settings, server_uuid)
             history.begin(server)
             if server.has_binlog:
                 file, position = history.start

@@ -225,6 +225,7 @@ def _run(
 ) -> None:
     from tallystick.coordinates.rules.explanation import fill
     from tallystick.producers.mysql.collection import Collector
+    from tallystick.producers.mysql.same_server import FollowedServers
     from tallystick.producers.mysql.tail import Tail, TailOptions
     from tallystick.servers.discovery import discover_reachable, first_files
     from tallystick.servers.tailing import Tails
@@ -232,6 +233,7 @@ def _run(
     first: dict[str, str] = {}
     if not is_from_oldest and any(state.server_uuid is None for state in tail_states.values()):
         first = first_files(discover_reachable(servers))
+    followed = FollowedServers(servers)
     tails: list[Tail] = [
         Tail(
             server,
@@ -241,7 +243,7 @@ def _run(
             state_file=None if states is None else states / f"{server.name}.json",
             options=TailOptions(from_oldest=is_from_oldest, first_file=first.get(server.name, "")),
             notice=terminal.notice,
-            followed=servers,
+            followed=followed,
         )
         for server in servers
     ]

@@ -18,6 +18,7 @@ from tallystick.coordinates.audit.replay import AuditResult, audit_history
 from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import Block, RecordType, Stream
 from tallystick.producers.mysql.collection import Collector
+from tallystick.producers.mysql.same_server import FollowedServers
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState
 from tallystick.runs.replay import result_of_audit
@@ -59,6 +60,7 @@ class FleetCheck:
         self._changed = threading.Condition()
         self._answered: dict[str, set[str]] = {}
         first = first_files(self._servers)
+        followed = FollowedServers(one.settings for one in self._servers)
         self._tails = {
             server.name: Tail(
                 server.settings,
@@ -70,7 +72,7 @@ class FleetCheck:
                     deadline_s=ANSWER_DEADLINE_S, first_file=first.get(server.name, "")
                 ),
                 answered=self._note_answer(server.name),
-                followed=[one.settings for one in self._servers],
+                followed=followed,
             )
             for server in self._servers
         }

@@ -14,6 +14,7 @@ from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import concatenate
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
 from tallystick.producers.mysql.collection import Collector
+from tallystick.producers.mysql.same_server import FollowedServers
 from tallystick.producers.mysql.settings import ServerSettings, load_servers
 from tallystick.producers.mysql.tail import Tail, TailOptions, steady_clock_us
 from tallystick.producers.mysql.tail_state import TailState
@@ -68,6 +69,7 @@ class RunningTail:
         state: TailState | None = None,
         state_file: Path | None = None,
         options: TailOptions | None = None,
+        followed: FollowedServers | None = None,
     ) -> None:
         self.sink = MemorySink()
         self.notices: list[str] = []
@@ -82,6 +84,7 @@ class RunningTail:
             options=options or TailOptions(from_oldest=True, back_off_max_s=1.0),
             notice=self.notices.append,
             answered=self.answered.append,
+            followed=followed,
         )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)

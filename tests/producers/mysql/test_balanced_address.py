@@ -1,4 +1,4 @@
-"""An address that leads to several servers: real ones, marker mysqld."""
+"""Addresses that lead to several servers, and to one that has a name: real ones, marker mysqld."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from tallystick.coordinates.audit.replay import audit_history
 from tallystick.coordinates.results import Verdict
 from tallystick.coordinates.rules.explanation import observation_text
 from tallystick.producers.mysql.errors import OtherServerError
+from tallystick.producers.mysql.same_server import FollowedServers
 from tallystick.producers.mysql.statements import Session
 from tallystick.producers.mysql_lab.layout import REPLICA_1, REPLICA_2
 from tallystick.servers.lab import Lab
 from tests.support.balancer import balanced
-from tests.support.tails import RunningTail, running, settings_of
+from tests.support.tails import RunningTail, running, settings_of, wait_for
 
 BOTH = REPLICA_1, REPLICA_2
 WHY = "connections lead to two servers, with the server_uuids "
@@ -51,6 +52,39 @@ def test_an_address_of_one_server_may_be_a_balancers(mysqld: Lab) -> None:
         result = collected(tail)
     assert {Verdict.CONSISTENT.value} == {cut.verdict for cut in result.cuts}
     assert tail.notices == []
+
+
+def test_a_server_is_not_followed_under_two_names(mysqld: Lab) -> None:
+    """As when a virtual address has moved to it; it would seem to be two with one server_uuid."""
+    one = settings_of(mysqld, REPLICA_1)
+    moved = one.model_copy(update={"name": "moved"})
+    followed = FollowedServers([one, moved])
+    with running(one, followed=followed) as first, running(moved, followed=followed) as tail:
+        tails = first, tail
+        wait_for(lambda: any(each.notices for each in tails), lambda: "nobody is refused")
+        for each in tails:
+            each.collect("one")
+        for each in tails:
+            each.stop()
+    result = audit_history([block for each in tails for block in each.sink.blocks])
+    assert result.findings == []
+    verdicts = {cut.instance_id: cut.verdict for cut in result.cuts}
+    assert [Verdict.CONSISTENT.value, Verdict.UNDECIDED.value] == sorted(verdicts.values())
+    texts = [observation_text(one) for one in result.observations]
+    assert any("leads to the server that is followed as" in text for text in texts), texts
+
+
+def test_a_name_may_move_to_another_server(mysqld: Lab) -> None:
+    """Also to one that another name led to before."""
+    one, two = (settings_of(mysqld, name) for name in BOTH)
+    followed = FollowedServers()
+    followed.lead(one, "uuid of one")
+    followed.lead(two, "uuid of two")
+    followed.lead(one.model_copy(update={"name": two.name}), "uuid of one, copied")
+    with pytest.raises(OtherServerError, match=f"is followed as '{one.name}'"):
+        followed.lead(one.model_copy(update={"name": "three"}), "uuid of one")
+    followed.lead(two.model_copy(update={"name": one.name}), "uuid of two")
+    followed.lead(one.model_copy(update={"name": "three"}), "uuid of one")
 
 
 def test_a_session_is_made_anew_with_the_same_server_only(mysqld: Lab) -> None:
