@@ -236,6 +236,7 @@ def test_expired_comparisons_are_undecided() -> None:
     assert output.findings == []
     reported = {rule: o for o in output.observations for rule in o.rules}
     assert {"received_within_source_logged", "no_errant_gtids"} <= set(reported)
+    assert "later_rows" not in reported["no_errant_gtids"].data
     for observation in reported.values():
         assert observation.is_undecided
         assert observation.collection_id == early.body["collection_id"]
@@ -244,6 +245,18 @@ def test_expired_comparisons_are_undecided() -> None:
     assert content(fleet.expire({"r": late.ts})) == []
     output = fleet.finish()
     assert {f.collection_id for f in output.findings} == {late.body["collection_id"]}
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+def test_rows_that_wait_together_are_undecided_together(rows: int) -> None:
+    """The first is named, and how many came after it."""
+    source, replica = fleet_of_two(groups=1)
+    late = [replica.status(f"{C}:1", replica.says(source, None)) for _ in range(rows)][-1]
+    fleet = FleetAudit()
+    fleet.absorb([*source.fleet_events, *replica.fleet_events])
+    output = fleet.expire({"r": late.ts + 1})
+    [seen] = [one for one in output.observations if "no_errant_gtids" in one.rules]
+    assert seen.data.get("later_rows", 0) == rows - 1
 
 
 def test_a_retired_instance_is_no_source_any_more() -> None:

@@ -467,6 +467,21 @@ class TestNoErrantGtids:
         assert (finding.instance_id, finding.channel, finding.witness) == ("r", "", f"{B}:1")
         assert finding.collection_id == "c1"
 
+    @pytest.mark.parametrize("server_id", [None, 1, 7])
+    def test_a_source_of_the_right_uuid_and_another_server_id_is_a_copy(self, server_id):
+        """An auto.cnf was copied with the data: of its source the replica says nothing then."""
+        source, replica = fleet_of_two()
+        replica.administer("change_source", source_uuid=A)
+        replica.log(f"{B}:1")
+        for _ in range(2):
+            replica.status(f"{A}:1-3,{B}:1", replica.says(source, source_server_id=server_id))
+            source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        is_copy = server_id == 7
+        assert names(output) == ["no_errant_gtids"] * (not is_copy)
+        undecided = [one for one in output.observations if "no_errant_gtids" in one.rules]
+        assert [one.reason for one in undecided] == ["source_not_in_fleet"] * is_copy
+
     def test_the_group_itself_on_the_source_heals_and_an_empty_one_does_not(self):
         """As the remedy has it: fetched by a channel it keeps its origin, an empty one has none."""
         for commit_ts, also in ((1_000, set()), (9_000, {"gtid_origin_agreement"})):

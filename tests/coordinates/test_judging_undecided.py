@@ -620,7 +620,7 @@ def test_a_row_of_another_server_says_nothing_of_this_one():
     ]  # fmt: skip
     assert history.cuts[1].reason == "row_of_another_server"
     [seen] = history.observations
-    assert seen.reason == "row_names_another_server"
+    assert (seen.reason, seen.is_undecided) == ("row_names_another_server", True)
     assert UUID_A in (text := observation_text(seen))
     assert UUID_C in text
 
@@ -874,6 +874,18 @@ def test_a_relay_coordinate_that_has_fallen_is_not_held_against_slave_master_inf
     journal.row()
     result = audit(journal)
     assert [one.rule for one in result.findings] == ["channel_positions_monotone"]
+
+
+def test_an_executed_coordinate_that_stays_back_has_fallen_once():
+    """The relay log's coordinate, which has not, does not hide it."""
+    journal, relay, more = replica()
+    before = journal.replica_status()
+    apply(journal, relay, more[0])
+    journal.row(replica_status=journal.replica_status())
+    for _ in range(2):
+        journal.row(replica_status=before)
+    found = [one.collection_id for one in audit(journal).findings if "monotone" in one.rule]
+    assert found == ["c2"]
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,16 @@ def test_what_shows_that_it_is_not(changes):
     assert outcomes(*silent(**changes)) == ["HOLDS"] * 3
 
 
+def test_what_was_never_read_is_compared_with_nothing():
+    """A right is missing: no row has the coordinates that were read."""
+    source, replica = fleet_of_two()
+    for _ in range(3):
+        row(source, replica, 3, read_source_log_file=None)
+        source.log(f"{A}:{4 + len(replica.fleet_events)}")
+        replica.clock.advance(TWO_MINUTES_US)
+    assert outcomes(source, replica) == ["HOLDS"] * 3
+
+
 def test_what_was_left_behind_before_is_not_owed():
     """A replica that begins at a position never receives what was logged before."""
     source, replica = fleet_of_two(auto_position=False)

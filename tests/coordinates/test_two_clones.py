@@ -107,3 +107,16 @@ def test_more_clones_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> Non
     journal.binlog.open(2)
     journal.row()
     assert audit(journal).verdicts == ["UNDECIDED", "CONSISTENT"]
+
+
+@pytest.mark.parametrize("error", [{}, {"error": 3862}])
+def test_a_clone_that_goes_on_has_not_failed(error: dict[str, int]) -> None:
+    """Its steps were seen: a row amid them has the data of before."""
+    journal = Journal().begin().groups(2)
+    begin = {**step_fields(journal, "begin"), "destination": "LOCAL INSTANCE"}
+    journal.record("clone", role="recipient", **begin)
+    _steps(journal, None, "DROP DATA", "FILE COPY", role="recipient")
+    if error:
+        journal.record("clone", role="recipient", step="end", **error)
+    journal.row()
+    assert ("failed_clone_not_resumed" in audit(journal).undecided()) == bool(error)
