@@ -194,7 +194,7 @@ class CloneTables:
             self._judge_against_steps(values, state, at)
 
     def _judge_row(self, values: Mapping[str, Any], state: str, at: str) -> None:
-        error, message = values.get("error_no"), values.get("error_message")
+        error, message = values.get("error_no"), values.get("error_message") or "no ERROR_MESSAGE"
         if state == "completed" and isinstance(error, int) and error:
             witness = f"Completed, error {error}"
             self._disagree("completed_with_error", at, witness, error=error, message=message)

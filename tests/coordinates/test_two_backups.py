@@ -92,6 +92,22 @@ def test_after_too_many_backups_none_is_known_to_be_alone(monkeypatch: pytest.Mo
     _is_in_doubt_after_its_point(journal, "friday")
 
 
+def test_a_forgotten_backup_that_ends_is_in_doubt_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What it asks for was undecided until then."""
+    module = "tallystick.coordinates.rules.online_backup_steps"
+    monkeypatch.setattr(f"{module}._BACKUPS_MAX", 1)
+    journal = Journal().begin().groups(2)
+    for backup_id in ("monday", "tuesday"):
+        journal.record(**_backup("begin", backup_id))
+    journal.row()
+    for backup_id in ("monday", "tuesday"):
+        journal.record(**_backup("end", backup_id))
+    journal.row()
+    assert audit(journal).verdicts == ["UNDECIDED", "CONSISTENT"]
+
+
 @pytest.mark.parametrize("closed", ["before", "at once", "after"])
 def test_an_end_asks_for_the_zone_that_it_closed(closed: str) -> None:
     """What is closed since another backup goes on may be that one's, and is named as held."""

@@ -473,12 +473,12 @@ def show(
     findings: Iterable[Finding], observations: Iterable[Observation], checks: Iterable[Check]
 ) -> None:
     """Make all texts: each finds the values that it names, and each finding has a place."""
+    texts = [*map(observation_text, observations), *map(check_text, checks)]
     for finding in findings:
-        assert explain(finding).at
-    for seen in observations:
-        observation_text(seen)
-    for check in checks:
-        check_text(check)
+        explanation = explain(finding)
+        assert explanation.at
+        texts.append(explanation.sentence)
+    assert [] == [text for text in texts if "None" in text]
 
 
 def audit(
