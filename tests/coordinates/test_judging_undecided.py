@@ -876,6 +876,15 @@ def test_a_relay_coordinate_that_has_fallen_is_not_held_against_slave_master_inf
     assert [one.rule for one in result.findings] == ["channel_positions_monotone"]
 
 
+def test_a_pair_is_undecided_for_want_of_the_relay_log_and_not_of_its_past():
+    """Its files are not read at all; nothing of them was forgotten."""
+    journal, _, _ = replica(1)
+    journal.row(replica_status=journal.replica_status())
+    result = audit([one for one in journal.records if one["kind"] != "relay"])
+    why = result.undecided("channel")["applied_coordinates_paired"]
+    assert why == "no event of the channel's relay log was seen"
+
+
 def test_an_executed_coordinate_that_stays_back_has_fallen_once():
     """The relay log's coordinate, which has not, does not hide it."""
     journal, relay, more = replica()

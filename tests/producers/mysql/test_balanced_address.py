@@ -14,6 +14,7 @@ from tallystick.producers.mysql.errors import OtherServerError
 from tallystick.producers.mysql.same_server import FollowedServers
 from tallystick.producers.mysql.statements import Session
 from tallystick.producers.mysql_lab.layout import REPLICA_1, REPLICA_2
+from tallystick.producers.mysql_lab.sessions import session
 from tallystick.servers.lab import Lab
 from tests.support.balancer import balanced
 from tests.support.tails import RunningTail, running, settings_of, wait_for
@@ -45,6 +46,27 @@ def test_a_tail_does_not_take_two_servers_for_one(mysqld: Lab, turns: tuple[int,
     assert any("collection one brought no row" in text and WHY in text for text in texts), texts
     assert len([notice for notice in tail.notices if WHY in notice]) == 1, tail.notices
     assert [notice for notice in tail.notices if WHY not in notice] == []
+
+
+def test_a_connection_that_is_made_anew_leads_to_the_same_server(mysqld: Lab) -> None:
+    """The one that asks where the log ends: its samples of the redo log would be of two servers."""
+    servers = [settings_of(mysqld, BOTH[turn]) for turn in (0, 0, 0, 1)]
+    with balanced(servers) as address, running(address) as tail:
+        tail.collect("before")
+        with session(mysqld.addresses()[REPLICA_1]) as admin:
+            sleeping = admin.run(
+                "SELECT id FROM information_schema.processlist"
+                " WHERE user = %s AND command = 'Sleep'",
+                (address.user,),
+            )
+            for (number,) in sleeping:
+                admin.run(f"KILL {number}")
+        wait_for(lambda: len(tail.notices) == 2, lambda: tail.notices)
+        result = collected(tail)
+    assert WHY in tail.notices[0]
+    assert "followed again" in tail.notices[1]
+    assert {Verdict.CONSISTENT.value} == {cut.verdict for cut in result.cuts}
+    assert result.findings == []
 
 
 def test_an_address_of_one_server_may_be_a_balancers(mysqld: Lab) -> None:
