@@ -101,6 +101,10 @@ class PassedSlowly(ResetReplica):
         "a source sends heartbeats while it passes groups that a replica has: read and executed"
         " positions are within them"
     )
+    # Images of replicas that name such a position, which nothing can be started from.
+    excludes: ClassVar = frozenset(
+        {"backup_session_killed", "binlog_lock_held_long", "recovery_from_replica", "replica_zone"}
+    )
 
     def arrange(self, fleet: World) -> None:
         super().arrange(fleet)

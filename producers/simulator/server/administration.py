@@ -105,10 +105,11 @@ def flush_relay_logs(fleet: World, channel: Channel) -> None:
     """FLUSH NO_WRITE_TO_BINLOG RELAY LOGS: the relay log rotates.
 
     WL#2775, REQ-3 (i) asks for a write of the receiver's repository then; MySQL 8.0 makes none, and
-    F_c stays where it was.
+    F_c stays where it was. Of a channel whose repositories could not be initialised none is open.
     """
     if (
         not channel.replica.is_running
+        or not channel.is_configured
         or not channel[RelayLog].files
         or channel.partial_group is not None
     ):
