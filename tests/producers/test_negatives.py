@@ -371,6 +371,20 @@ def test_a_hole_is_filled_by_a_transaction_of_each_server() -> None:
             {"topology": "single", "writes_per_second": 3.0, "lock_steps": False},
         ),
         (
+            553,
+            ("flush_relay_logs", "stale_info_file", "repositories_migrated"),
+            {
+                "profile": "wl9452",
+                "topology": "pair",
+                "acts": False,
+                "writes_per_second": 10.0,
+                "max_binlog_size": 4096,
+                "preserve_commit_order": False,
+                "lock_steps": False,
+                "redo_events": False,
+            },
+        ),
+        (
             282,
             ("backup_under_read_lock", "recovery_on_new_server"),
             {
@@ -383,7 +397,10 @@ def test_a_hole_is_filled_by_a_transaction_of_each_server() -> None:
     ],
 )
 def test_no_case_makes_a_fault_of_another(seed: int, names: tuple[str, ...], options: dict) -> None:
-    """Nobody purges what a clone needs, nor resets what a replica reads; locks are asked again."""
+    """Nobody purges what a clone needs, nor resets what a replica reads; locks are asked again.
+
+    FLUSH RELAY LOGS goes on in no relay log of a channel that is down.
+    """
     history = simulate(Scenario(seed=seed, negatives=names, **options))
     assert audit_history(history.blocks(512)).findings == []
 
