@@ -171,7 +171,7 @@ class ServerWatch:
         )
 
     def connect(self) -> None:
-        """Connect for the first time.
+        """Connect, for the first time or again.
 
         Raises:
             OtherServerError: The address led to another server.

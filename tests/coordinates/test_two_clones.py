@@ -111,7 +111,7 @@ def test_more_clones_than_are_remembered(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("error", [{}, {"error": 3862}])
 def test_a_clone_that_goes_on_has_not_failed(error: dict[str, int]) -> None:
-    """Its steps were seen: a row amid them has the data of before."""
+    """Its steps were seen: a row amid them is one of the same server."""
     journal = Journal().begin().groups(2)
     begin = {**step_fields(journal, "begin"), "destination": "LOCAL INSTANCE"}
     journal.record("clone", role="recipient", **begin)
