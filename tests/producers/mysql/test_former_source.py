@@ -36,10 +36,19 @@ def delay(replica: Session, seconds: int) -> None:
 
 
 def point_receiver(lab: Lab, replica: Session, source: str) -> None:
-    """The stopped receiver alone gets another source: the relay log goes on."""
-    replica.run(f"CHANGE REPLICATION SOURCE TO SOURCE_PORT = {lab.addresses()[source].port}")
+    """The stopped receiver alone gets another source: the relay log goes on.
+
+    It runs before it has asked the source for its server_uuid.
+    """
+    address = lab.addresses()[source]
+    replica.run(f"CHANGE REPLICATION SOURCE TO SOURCE_PORT = {address.port}")
     replica.run("START REPLICA IO_THREAD")
-    wait_for(lambda: status(replica)["Replica_IO_Running"] == "Yes", lambda: status(replica))
+    with session(address) as asked:
+        connected = {
+            "Replica_IO_Running": "Yes",
+            "Source_UUID": asked.value("SELECT @@GLOBAL.server_uuid"),
+        }
+    wait_for(lambda: connected.items() <= status(replica).items(), lambda: status(replica))
 
 
 def reasons_within_read(result: AuditResult) -> dict[str | None, str]:
@@ -98,7 +107,6 @@ def test_a_relay_log_is_given_up_while_groups_of_the_former_source_wait(own_mysq
             wait_for(lambda: has_received(replica, gtids), lambda: status(replica))
             replica.run("STOP REPLICA IO_THREAD")
             point_receiver(lab, replica, SOURCE_A)
-            assert status(replica)["Source_UUID"] == source.value("SELECT @@GLOBAL.server_uuid")
             executed = status(replica)["Exec_Source_Log_Pos"]
             collect("pointed elsewhere")
         lab.kill(REPLICA_2)
