@@ -376,6 +376,8 @@ class ServerRecordReader(InstanceState):
                 channel.is_left, channel.left_at = True, left_at or channel.left_at
         if action in ("reconnect", "start_receiver"):
             relay.reconnected()
+        if action == "flush_relay_logs" and {"source_log_file", "source_log_pos"} <= body.keys():
+            relay.rotated(body["source_log_file"], body["source_log_pos"])
         if action in ("start_receiver", "stop_receiver", *LINEAGE_ACTIONS):
             channel.receiver_stopped_at = ts if action == "stop_receiver" else None
         if action in LINEAGE_ACTIONS:

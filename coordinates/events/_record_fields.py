@@ -197,9 +197,9 @@ _CHANNEL_ADMINISTRATION: dict[str, tuple[dict[str, Check], tuple[str, ...]]] = {
             "reset",
             "reset_all",
             "relay_log_recovery",
-            "flush_relay_logs",
         )
     },
+    "flush_relay_logs": ({"source_log_file": log_file, "source_log_pos": _POSITION}, ()),
     "stop_applier": ({"errno": _COUNT}, ()),
     "relay_purge": ({"to_file": log_file}, ("to_file",)),
 }

@@ -529,6 +529,17 @@ class RelayReader(LogReader):
         self.source_high = (ABSENT, ABSENT)
         self.has_missed = self.has_renamed = False
 
+    def rotated(self, source_file: str, source_position: int) -> None:
+        """FLUSH RELAY LOGS: the next file goes on with the source's file, and does not name it.
+
+        What was read before names it, too, but where the relay log was not read so far.
+        """
+        if self.source_base is None:
+            self.source_base, self.source_number = parse_log_file_name(source_file)
+            self.source_end = self.position_end = source_position
+            self.source_high = max(self.source_high, (self.source_number, source_position))
+            self.has_missed = True
+
     def reconnected(self) -> None:
         """The receiver connected anew: the source position may step back."""
         self.may_step_back = True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, final
 
-from tallystick.coordinates.values.binlog import parse_log_file_name
+from tallystick.coordinates.values.binlog import LogCoordinates, parse_log_file_name
 from tallystick.coordinates.values.errors import CoordinateError, GtidSetParseError
 from tallystick.coordinates.values.gtid import GtidSet
 
@@ -136,6 +136,15 @@ def relay_coordinates(body: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         for channel in channels or ()
         if isinstance(channel, dict)
     }
+
+
+def read_coordinates(status: Iterable[Mapping[str, Any]]) -> dict[str, LogCoordinates]:
+    """Up to where the receivers that run have read their sources' logs, by channel.
+
+    Of one that does not run, these may be coordinates that CHANGE REPLICATION SOURCE has named.
+    """
+    each = (_shown(row) for row in status if row.get("Replica_IO_Running") == "Yes")
+    return {name: LogCoordinates(*channel["read"]) for name, channel in each if channel["read"]}
 
 
 def _position(file: Any, position: Any) -> list[Any] | None:

@@ -101,11 +101,15 @@ class EventRun:
         """Where the last event ends."""
         return int(self.ends[-1])
 
+    def column(self, name: str) -> Array:
+        """One of ``COLUMNS``, of each event."""
+        found: Array = self.table[_ROW[name]]
+        return found
+
     @property
     def types(self) -> Array:
         """Their types."""
-        found: Array = self.table[_ROW["type"]]
-        return found
+        return self.column("type")
 
     @property
     def last_type(self) -> int:

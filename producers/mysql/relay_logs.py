@@ -10,13 +10,19 @@ from typing import Any, final
 import numpy as np
 
 from tallystick.coordinates.events.journal import RecordType
-from tallystick.coordinates.values.binlog import MAGIC_LENGTH, EventType, parse_log_file_name
+from tallystick.coordinates.values.binlog import (
+    MAGIC_LENGTH,
+    EventType,
+    LogCoordinates,
+    parse_log_file_name,
+)
 from tallystick.coordinates.values.errors import CoordinateError
 from tallystick.producers.mysql.binlog_events import EventError, LogEvent
-from tallystick.producers.mysql.channel_watch import relay_coordinates
+from tallystick.producers.mysql.channel_watch import read_coordinates, relay_coordinates
 from tallystick.producers.mysql.event_runs import EventRun, Events, count_of
 from tallystick.producers.mysql.log_directory import LogDirectory
 from tallystick.producers.mysql.relay_files import RelayCursor, RelayFiles, why_foreign
+from tallystick.producers.mysql.source_file import where_it_goes_on
 from tallystick.producers.mysql.tail_journal import TailJournal
 
 LogPosition = tuple[int, int]
@@ -83,6 +89,9 @@ class RelayLogs:
         """Of channels that cannot be read: why, as last reported."""
         self._unread_since: dict[str, int] = {}
         """Of followed channels that cannot be read: since when."""
+        self._source_read: dict[str, LogCoordinates] = {}
+        """Of channels of which nothing is recorded yet: what the receiver had read of the source
+        before its files were."""
         self.anew: set[str] = set()
         if directory is not None:
             for channel, (base_name, number, position, goes_on) in journal.state.relays.items():
@@ -146,11 +155,12 @@ class RelayLogs:
             files.is_anew = True
             self.anew.add(channel)
 
-    def open(self, applied: Mapping[str, str]) -> None:
+    def open(self, applied: Mapping[str, str], read: Mapping[str, LogCoordinates]) -> None:
         """Begin to read channels that are not known yet.
 
         Args:
             applied: The file that each channel's applier is in.
+            read: How far each receiver that runs has read its source.
         """
         if self._directory is None:
             return
@@ -161,6 +171,7 @@ class RelayLogs:
                     cursor = RelayCursor(number, MAGIC_LENGTH)
                     files = RelayFiles(self._directory, base_name, cursor)
                     self._files[channel] = files
+                    self._note_read(channel, read)
                     self._leave_if_foreign(channel, files)
         self.read()
 
@@ -239,6 +250,7 @@ class RelayLogs:
             if files is not None:
                 files.close()
         self._first.pop(channel, None)
+        self._source_read.pop(channel, None)
         self._waiting.pop(channel, None)
         self._unread_since.pop(channel, None)
         self._journal.state.relays.pop(channel, None)
@@ -315,12 +327,30 @@ class RelayLogs:
                 waiting.popleft()
                 self._record(name, events)
 
+    def _note_read(self, channel: str, read: Mapping[str, LogCoordinates]) -> None:
+        if channel in read:
+            self._source_read[channel] = read[channel]
+
+    def _name_source_file(self, channel: str, events: Events) -> None:
+        """Before its first events: record what file of the source they are from."""
+        read = self._source_read.pop(channel, None)
+        if read is None:
+            return
+        later = (each for _, each in self._waiting.get(channel, ()))
+        at = where_it_goes_on((events, *later), self._files[channel].base_name, read)
+        if at is not None:
+            place = {"source_log_file": at.file_name, "source_log_pos": at.position}
+            body = {"channel": channel, "action": "flush_relay_logs", **place}
+            self._journal.server_record(RecordType.CHANNEL, body)
+
     def _record(self, channel: str, events: Events | None) -> None:
         if events is None:
             why = self._journal.state.unread_relays.get(channel)
             reason = {} if why is None else {"reason": why}
             self._journal.server_record(RecordType.GAP, {"channel": channel, **reason})
-        elif isinstance(events, EventRun):
+            return
+        self._name_source_file(channel, events)
+        if isinstance(events, EventRun):
             self._journal.relay_run(channel, events)
         else:
             self._journal.relay_event(channel, events)
@@ -332,8 +362,9 @@ class RelayLogs:
         """
         for record in records:
             if record["action"] in _BEGINS_ANEW:
-                for _, events in self._waiting.pop(record["channel"], ()):
-                    self._record(record["channel"], events)
+                waiting = self._waiting.get(record["channel"], deque())
+                while waiting:
+                    self._record(record["channel"], waiting.popleft()[1])
                 self._close(record["channel"])
             if record["action"] == "reset_all":
                 self._journal.state.unread_relays.pop(record["channel"], None)
@@ -368,6 +399,7 @@ class RelayLogs:
             files = self._files.get(name)
             if files is None or files.base_name != base_name:
                 files = self._begin(name, base_name, number, applied.get(name, number))
+                self._note_read(name, read_coordinates(body.get("replica_status") or ()))
             if self._leave_if_foreign(name, files):
                 continue
             # Every start up to the row has been recorded, whether it showed here or not.

@@ -209,7 +209,7 @@ class ServerHistory:
             self._journal.server_record(RecordType.CHANNEL, {**channel, "channel": name})
             self.channels.renewed(name)
         # Appliers purge what they have applied: the files are opened before anything else is read.
-        self.relays.open(server.relay_files)
+        self.relays.open(server.relay_files, server.read)
         self._start_at_end(server)
 
     def _record_clone(self, clone: CloneShown, not_before: int) -> None:

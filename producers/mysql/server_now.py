@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tallystick.producers.mysql.channel_watch import read_coordinates
 from tallystick.producers.mysql.clone_shown import NOT_SHOWN, CloneShown
 from tallystick.producers.mysql.connection import connect_for_stream, dialect_of, mysql_error
 from tallystick.producers.mysql.tail_options import steady_clock_us
@@ -12,6 +13,7 @@ from tallystick.producers.mysql.tail_options import steady_clock_us
 if TYPE_CHECKING:
     from pymysql.connections import Connection
 
+    from tallystick.coordinates.values.binlog import LogCoordinates
     from tallystick.producers.mysql.server_watch import Collects
     from tallystick.producers.mysql.settings import ServerSettings
 
@@ -30,6 +32,7 @@ class ServerNow:
         channel_changes: How many statements may have let a relay log begin anew since its start,
             counted before that.
         relay_files: In which relay log file each channel's applier is.
+        read: How far each receiver that runs has read its source.
         is_boot_unreported: Whether its present boot is not in the journal yet.
         clone: What it shows of the clone that its data came with.
         asked_us: Before it was asked for that, microseconds.
@@ -43,6 +46,7 @@ class ServerNow:
     channels: list[dict[str, Any]] = field(default_factory=list)
     channel_changes: int | None = None
     relay_files: dict[str, str] = field(default_factory=dict)
+    read: dict[str, LogCoordinates] = field(default_factory=dict)
     is_boot_unreported: bool = False
     clone: CloneShown = NOT_SHOWN
     asked_us: int = 0
@@ -79,8 +83,9 @@ def learn_server(
             if start_body.get("variables", {}).get("log_bin"):
                 cursor.execute("SHOW BINARY LOGS")
                 logs = {str(row[0]): int(row[1]) for row in cursor.fetchall()}
-            cursor.execute(dialect_of(connection).show_replica_status)
-            names = [column[0] for column in cursor.description or ()]
+            dialect = dialect_of(connection)
+            cursor.execute(dialect.show_replica_status)
+            names = [dialect.column(column[0]) for column in cursor.description or ()]
             status = [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
     except Exception as error:  # noqa: BLE001  what a stranger sends may raise anything
         connection.close()
@@ -98,6 +103,7 @@ def learn_server(
             for row in status
             if row.get("Relay_Log_File")
         },
+        read=read_coordinates(status),
         clone=clone,
         asked_us=asked_us,
     )

@@ -15,7 +15,7 @@ import pytest
 from tallystick.coordinates.events.collect_request import CollectRequest
 from tallystick.coordinates.events.journal import RecordType, concatenate
 from tallystick.coordinates.events.json_lines_writer import block_to_lines
-from tallystick.coordinates.values.binlog import EventType
+from tallystick.coordinates.values.binlog import EventType, LogCoordinates
 from tallystick.producers.mysql import relay_files, relay_logs
 from tallystick.producers.mysql.binlog_events import EventError
 from tallystick.producers.mysql.collection_scheduler import CollectionScheduler
@@ -76,7 +76,7 @@ def test_a_place_is_told_with_the_rest_of_its_group(
     sink = MemorySink()
     journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
     relays = RelayLogs(LocalDirectory(tmp_path), journal, lambda _: None, clock_us=lambda: 900)
-    relays.open({"": "relay.000001"})
+    relays.open({"": "relay.000001"}, {})
     begin = len(HEAD + previous)
     position = begin + sum(map(len, events[:within]))
     relays.record(500, "", (1, position))
@@ -99,7 +99,7 @@ def test_files_of_a_boot_wait_for_its_start_though_one_before_them_is_gone(tmp_p
     journal = TailJournal("a", sink, TailState(epoch=1), state_file=None, clock=time.monotonic)
     relays = RelayLogs(LocalDirectory(tmp_path), journal, lambda _: None, clock_us=lambda: 900)
     (tmp_path / "relay.000001").write_bytes(opened_at(10))
-    relays.open({"": "relay.000001"})
+    relays.open({"": "relay.000001"}, {})
     (tmp_path / "relay.000003").write_bytes(opened_at(30))
     for started_s in (20, 30, 40):
         if started_s == 40:
@@ -171,7 +171,7 @@ class Followed:
         return self.relays.read_row(row_of(number, position))
 
     def records(self) -> list[str]:
-        """What has been recorded: gaps with their reasons, events by file and type."""
+        """What has been recorded: gaps with reasons, events by file and type, where they go on."""
         self.journal.save()
         found = []
         for line in block_to_lines(concatenate(self.sink.blocks)):
@@ -182,6 +182,9 @@ class Followed:
                 found.append(f"{record['file'][-1]} {record['type']}")
             elif record["kind"] == "log_status":
                 found.append("row" if "row" in record else "error")
+            elif record.get("action") == "flush_relay_logs":
+                at = record["source_log_file"], record["source_log_pos"]
+                found.append(f"goes on at {at[0]}:{at[1]}")
         return found
 
 
@@ -327,7 +330,7 @@ def test_files_that_the_server_does_not_write_are_not_read(
     replica.write(1, rotate("relay.000002"))
     (tmp_path / "relay.000002").write_bytes(head + XID)
     if is_opened:
-        replica.relays.open({"": "relay.000001"})
+        replica.relays.open({"": "relay.000001"}, {})
     for _ in range(2):
         assert replica.row(2, len(HEAD + XID))
     read = [f"1 {FD}", "1 ROTATE"] * is_opened + [f"2 {FD}", "2 XID"]
@@ -364,7 +367,7 @@ def test_the_file_of_a_reset_may_be_older_than_the_start(tmp_path: Path) -> None
     """As long as the channel is not started."""
     replica = Followed(tmp_path, TailState(epoch=1, boot_s=BOOT_S, server_id=7))
     (tmp_path / "relay.000001").write_bytes(opened_at(int(BOOT_S) - 100))
-    replica.relays.open({"": "relay.000001"})
+    replica.relays.open({"": "relay.000001"}, {})
     assert ([], True) == (replica.notices, replica.relays.reads_files)
     replica.relays.close()
 
@@ -571,7 +574,7 @@ def test_much_is_recorded_in_pieces(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     files = RelayFiles(replica.directory, "relay", RelayCursor(1, 4))
     assert [1, 1] == [count_of(*files.read()), count_of(*files.read())]
     files.close()
-    replica.relays.open({"": "relay.000001"})
+    replica.relays.open({"": "relay.000001"}, {})
     assert replica.row(2, len(HEAD + XID))
     recorded = replica.records()
     assert [f"1 {FD}", *3 * ["1 XID"], "1 ROTATE", f"2 {FD}", "2 XID", "2 XID"] == recorded
@@ -678,7 +681,7 @@ def test_while_much_waits_to_be_recorded_no_more_is_read(
     monkeypatch.setattr(relay_logs, "WAITING_MAX", 2)
     replica = Followed(tmp_path)
     replica.write(1, *[XID] * (waiting - 1))
-    replica.relays.open({"": "relay.000001"})
+    replica.relays.open({"": "relay.000001"}, {})
     replica.relays._waiting[""].extend([(0, None)] * 3)
     replica.write(1, *[XID] * waiting)
     replica.relays.read()
@@ -704,7 +707,7 @@ def test_behind_a_row_no_file_is_passed_over(tmp_path: Path, *, is_read_before: 
     replica.write(1, rotate("relay.000002"))
     replica.write(3, XID)
     if is_read_before:
-        replica.relays.open({"": "relay.000001"})
+        replica.relays.open({"": "relay.000001"}, {})
         replica.relays.record(replica.now)
     assert replica.row(1, len(HEAD))
     assert [] == replica.notices
@@ -747,3 +750,68 @@ def test_a_file_that_cannot_be_gone_on_with_is_let_go(tmp_path: Path, what: str)
     assert files.is_anew is (what == "another")
     files.close()
     assert opened == set(Path("/proc/self/fd").iterdir())
+
+
+GOES_ON = f"goes on at binlog.000007:{500 - len(XID)}"
+READ = LogCoordinates("binlog", 7, 500)
+
+
+def test_the_sources_file_is_named_before_the_first_events(tmp_path: Path) -> None:
+    """Once; what is read later goes on with it."""
+    replica = Followed(tmp_path)
+    replica.write(3, XID)
+    replica.relays.open({"": "relay.000003"}, {"": READ})
+    replica.relays.record(0)
+    assert [GOES_ON, f"3 {FD}", "3 XID"] == replica.records()
+    replica.write(3, XID, XID)
+    replica.relays.read()
+    replica.relays.record(0)
+    assert ["3 XID"] == replica.records()[3:]
+    replica.relays.close()
+
+
+@pytest.mark.parametrize("running", ["Yes", "Connecting", "No"])
+def test_a_channel_that_is_read_again_has_its_file_named_by_the_row(
+    tmp_path: Path, running: str
+) -> None:
+    """After the gap, which made the source's file unknown; of a receiver that runs."""
+    replica = Followed(tmp_path)
+    replica.write(3, XID)
+    replica.relays.open({"": "relay.000003"}, {})
+    replica.relays.record(0)
+    replica.directory.is_away = True
+    replica.relays.read()
+    replica.now += GRACE_US
+    replica.relays.read()
+    replica.directory.is_away = False
+    body = row_of(3, len(HEAD + XID))
+    status = {"Source_Log_File": "binlog.000007", "Read_Source_Log_Pos": 500}
+    body["replica_status"] = [status | {"Channel_Name": "", "Replica_IO_Running": running}]
+    assert replica.relays.read_row(body)
+    named = [GOES_ON] if running == "Yes" else []
+    assert [f"3 {FD}", "3 XID", AWAY, AWAY, *named, f"3 {FD}", "3 XID"] == replica.records()
+    replica.relays.close()
+
+
+def test_all_that_was_read_counts_where_the_channel_begins_anew_before_it_is_recorded(
+    tmp_path: Path,
+) -> None:
+    """The head alone proves nothing: a ROTATE of the source comes after it."""
+    replica = Followed(tmp_path)
+    replica.write(3, rotate("binlog.000008"), XID)
+    replica.relays.open({"": "relay.000003"}, {"": READ})
+    replica.relays.administer([{"channel": "", "action": "reset"}])
+    assert [f"3 {FD}", "3 ROTATE", "3 XID"] == replica.records()
+    replica.relays.close()
+
+
+def test_what_was_read_of_a_channel_is_forgotten_with_it(tmp_path: Path) -> None:
+    """The channel of that name may be another one when it is read again."""
+    replica = Followed(tmp_path)
+    replica.relays.open({"": "relay.000003"}, {"": READ})
+    replica.relays.administer([{"channel": "", "action": "reset_all"}])
+    replica.write(1, XID)
+    replica.relays.open({"": "relay.000001"}, {})
+    replica.relays.record(0)
+    assert [f"1 {FD}", "1 XID"] == replica.records()
+    replica.relays.close()

@@ -394,7 +394,7 @@ def test_statements_about_channels_are_counted_since_the_start(
         relays = RelayLogs(LocalDirectory(tmp_path), journal, print, lambda: 1)
         history, _ = followed(state, relays)
         history.begin(server_now(channel_changes=3, relay_files={"": "relay.000001"}))
-        relays.open({"": "relay.000001"})
+        relays.open({"": "relay.000001"}, {})
         place = {"channel_name": "", "relay_log_file": "relay.000001", "relay_log_position": 4}
         body = {"row": {"REPLICATION": {"channels": [place]}}}
         collected = Collected(CollectRequest("c", 0), body, 1, changes=changes)
@@ -473,7 +473,7 @@ def test_channels_are_described_for_what_began_anew_before(tmp_path: Path) -> No
     journal = TailJournal("a", MemorySink(), state, state_file=None, clock=time.monotonic)
     relays = RelayLogs(LocalDirectory(tmp_path), journal, print, lambda: 1)
     history, _ = followed(state, relays)
-    relays.open({"": "relay.000001"})
+    relays.open({"": "relay.000001"}, {})
     channel = {"channel": "", "action": "change_source"}
     history.describe_channels(ChannelsRead(1, [channel], 0))
     relays.give_up()
@@ -612,7 +612,7 @@ def test_a_row_is_taken_again_when_a_relay_log_began_anew(tmp_path: Path) -> Non
     )
     scheduler = CollectionScheduler(journal, history, TailOptions(), None)
     (tmp_path / "relay.000002").write_bytes(HEAD)
-    relays.open({"": "relay.000002"})
+    relays.open({"": "relay.000002"}, {})
     relays.record(1)
     request, watch = CollectRequest("c1", 0), Asked()
     channel = {"channel": "", "action": "change_source", "auto_position": True}
@@ -1520,7 +1520,7 @@ def test_a_relay_log_is_of_the_source_that_was_described_before_and_after(
     )
     path = tmp_path / "relay.000002"
     path.write_bytes(HEAD)
-    relays.open({"": path.name})
+    relays.open({"": path.name}, {})
     relays.record(1)
 
     def point_to(*events: bytes) -> None:
