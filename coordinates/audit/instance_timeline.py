@@ -96,7 +96,7 @@ class InstanceTimeline(SidTable):
     """Keys of all sources that it ever had."""
     writes_anonymous: bool = False
     """Whether it has logged groups without GTIDs that may be its own, since its data were made."""
-    is_told: bool = False
+    shows_executed: bool = False
     _administered: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
     """When channels were given other sources, and which."""
     losses: list[Loss] = field(default_factory=list)
@@ -325,7 +325,7 @@ class InstanceTimeline(SidTable):
         self.file_number = number
         self.declared = GtidSet.EMPTY
         self.row_ts = None
-        self.is_told = False
+        self.shows_executed = False
         return lost
 
     def _leave_known(self, ts: int, *, of_another_log: bool = False) -> None:
@@ -389,7 +389,7 @@ class InstanceTimeline(SidTable):
         self.is_complete = False
         self.declared = GtidSet.EMPTY
         self.row_ts = None
-        self.is_told = False
+        self.shows_executed = False
 
     def miss(self, lineage: int, ts: int) -> None:
         """Events are missing; in a new lineage maybe a RESET, and whatever else a journal shows."""
@@ -407,7 +407,7 @@ class InstanceTimeline(SidTable):
         self.loss_count += 1
         self.is_complete = False
         self.row_ts = None
-        self.is_told = False
+        self.shows_executed = False
 
     # What is said beside the log
 
@@ -448,7 +448,7 @@ class InstanceTimeline(SidTable):
         self.logs_everything = logs_everything
         self.sources = sources
         self.named.update(sources)
-        self.is_told = self.is_told or executed is not None or fallen is not None
+        self.shows_executed = self.shows_executed or executed is not None or fallen is not None
         if executed is not None:
             self.has_row = True
             self.row_ts = ts
@@ -551,7 +551,7 @@ class InstanceTimeline(SidTable):
                 logs_everything=self.logs_everything,
                 server_id=self.server_id,
                 sources=self.sources,
-                is_told=self.is_told,
+                shows_executed=self.shows_executed,
                 log_since_ts=-1 if self.log_since_ts is None else self.log_since_ts,
                 oldest=self.oldest,
                 is_named_anew=self.former_names.isdisjoint({"", self.base_name}),

@@ -47,7 +47,7 @@ class Snapshot:
         logs_everything: What is executed is also logged.
         server_id: As last reported.
         sources: Keys of the sources that the last row named.
-        is_told: Whether a row since the last loss says what is executed without having been
+        shows_executed: Whether a row since the last loss shows what is executed without having been
             logged; `row_ts` counts accepted rows only.
         log_since_ts: Since when the binary log is known to be this one: when it was seen to begin,
             or when the journal began, or began anew after a gap in which a RESET may hide.
@@ -72,7 +72,7 @@ class Snapshot:
     logs_everything: bool
     server_id: int | None
     sources: tuple[str, ...]
-    is_told: bool
+    shows_executed: bool
     log_since_ts: int
     oldest: int
     is_named_anew: bool
@@ -151,8 +151,8 @@ class States:
         """The first state at or after `ts` that knows everything the instance had executed."""
         at = bisect_left(self._snapshots, ts, key=_ts)
         for state in self._snapshots[at:]:
-            is_told = state.logs_everything or (state.row_ts is not None and state.row_ts >= ts)
-            if state.is_complete and state.has_row and is_told:
+            is_known = state.logs_everything or (state.row_ts is not None and state.row_ts >= ts)
+            if state.is_complete and state.has_row and is_known:
                 return state
         return None
 

@@ -237,8 +237,8 @@ class CloneTables:
             self._disagree("state_differs", at, witness, state=witness, outcome=self._outcome)
             return
         error = values.get("error_no")
-        is_told = self._error is not None and isinstance(error, int)
-        if state == "failed" and is_told and error != self._error:
+        has_both = self._error is not None and isinstance(error, int)
+        if state == "failed" and has_both and error != self._error:
             self._disagree("error_differs", at, f"error {error}", error=error, expected=self._error)
         if state == "completed":
             self._judge_coordinates(values, at)

@@ -470,9 +470,9 @@ class GtidPersistence:
             gone: GTIDs that the crash took out of the binary log: their transactions are gone too.
         """
         table, undo = body.get("gtid_executed_table"), body.get("undo_gtids")
-        is_told = isinstance(table, str) and (isinstance(undo, str) or not crashed)
+        has_read = isinstance(table, str) and (isinstance(undo, str) or not crashed)
         self._persisted.remove(gone)
-        if self.awaits_start and is_told:
+        if self.awaits_start and has_read:
             self._judge_found(f"{table},{undo or ''}", ts, gone)
         self._forget()
         self._persisted.started()

@@ -189,7 +189,7 @@ def received_within_source_logged(row: ChannelRow, against: Against) -> Compared
     if row.retrieved is None:
         return Undecided(RETRIEVED_UNKNOWN)
     states = source.states.since(ts)
-    state = next((s for s in states if s.is_complete and (s.is_told or s.row_ts is not None)), None)
+    state = next((s for s in states if s.is_complete and s.shows_executed), None)
     if state is None:
         return wait_or_give_up(source, ts)
     server_uuid = source.uuid_at(ts)

@@ -223,8 +223,8 @@ class AlertStore:
         is_over = not is_open and known.is_open
         is_acknowledged = kind == ACKNOWLEDGED and known.is_firing
         for key, label, keeps_state in sinks:
-            is_told = keeps_state or (is_over and self._was_alerted(key, name))
-            if is_due or (is_told and (is_over or is_acknowledged)):
+            is_notified = keeps_state or (is_over and self._was_alerted(key, name))
+            if is_due or (is_notified and (is_over or is_acknowledged)):
                 self._db.execute(
                     "INSERT INTO deliveries (sink, label, incident_id, alert, queued_us)"
                     " VALUES (?, ?, ?, ?, ?)",
