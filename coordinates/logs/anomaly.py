@@ -35,6 +35,7 @@ class AnomalyKind(str, Enum):
     LAST_COMMITTED_OUT_OF_RANGE = "last_committed_out_of_range"
     GTID_LOGGED_TWICE = "gtid_logged_twice"
     PREVIOUS_GTIDS_LACK = "previous_gtids_lack"
+    ROTATED_WHILE_COMMITTING = "rotated_while_committing"
     ANONYMOUS_GROUP_UNDER_ON = "anonymous_group_under_on"
     GTID_UNDER_OFF = "gtid_under_off"
     SOURCE_POSITION_FELL = "source_position_fell"

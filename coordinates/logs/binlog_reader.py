@@ -16,7 +16,7 @@ from tallystick.coordinates.logs.binlog_framing import (
     FILE_HEAD,
     BinlogFileReader,
 )
-from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, Mark
+from tallystick.coordinates.logs.event_window import END, FILE, GNO, MARK, SID, TYPE, Mark
 from tallystick.coordinates.logs.log_groups import GroupState
 from tallystick.coordinates.state_codec import TRANSIENT
 from tallystick.coordinates.values.binlog import (
@@ -49,6 +49,8 @@ _XID, _PREVIOUS_GTIDS = int(EventType.XID), int(EventType.PREVIOUS_GTIDS)
 _FRAMING_CLASS, _OPENER = int(EventClass.FRAMING), int(EventClass.OPENER)
 _FRAMING, _GROUP = Mark.FRAMING, Mark.GROUP
 _GROUP_MARK = int(Mark.GROUP)
+_AWAITED = (EventType.XID, EventType.XA_PREPARE, EventType.TRANSACTION_PAYLOAD)
+"""What a group ends with that InnoDB has prepared: a rotation waits until it is committed."""
 
 
 @dataclass(slots=True, eq=False)
@@ -344,7 +346,9 @@ class BinlogReader(BinlogFileReader):
             missing = before - previous
             if missing:
                 self.report_anomaly(
-                    AnomalyKind.PREVIOUS_GTIDS_LACK,
+                    AnomalyKind.ROTATED_WHILE_COMMITTING
+                    if missing <= self._unawaited()
+                    else AnomalyKind.PREVIOUS_GTIDS_LACK,
                     at,
                     witness=missing,
                     file=self.file_name,
@@ -372,6 +376,21 @@ class BinlogReader(BinlogFileReader):
                 "gtid_set": str(previous | logged),
             },
         )
+
+    def _unawaited(self) -> GtidSet:
+        """GTIDs of the last groups, which may be committed after the rotation.
+
+        It waits for those that InnoDB has prepared, and so for all before one of these where
+        commits are ordered.
+        """
+        rows = self.window.rows()
+        groups = rows[rows[:, MARK] == Mark.GROUP]
+        is_awaited = np.isin(groups[:, TYPE], _AWAITED)
+        if self.server.commits_are_ordered:
+            last = int(np.flatnonzero(is_awaited).max(initial=-1))
+            groups, is_awaited = groups[last + 1 :], is_awaited[last + 1 :]
+        named = groups[~is_awaited & (groups[:, SID] >= 0)]
+        return GtidSet.from_groups(self.sids, named[:, SID], named[:, GNO])
 
     # Groups
 

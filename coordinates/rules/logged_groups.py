@@ -258,11 +258,15 @@ PREVIOUS_GTIDS_CONTINUITY = register(
             " logged, and nothing more but purged GTIDs that never were in a file."
         ),
         why=(
-            "A rotation waits until all prepared groups are committed, so the executed set that the"
-            " new file takes over contains every group of the old one. GTIDs that came without a"
-            " log (SET gtid_purged, binary logging off) are in gtid_purged. With another log_bin a"
-            " server begins an index of its own, unless log_bin_index names one: then the first"
-            " head has nothing of the files before, which count as purged."
+            "A source sends a replica that connects the files from the newest one on whose"
+            " Previous_gtids the replica has: what that set lacks of the files before is never"
+            " sent, and nothing reports it. A rotation waits until what InnoDB has prepared is"
+            " committed, so the executed set that the new file takes over contains every group of"
+            " the old one; but for XA COMMIT and XA ROLLBACK MySQL does not wait (8.0.31, 9.7.4:"
+            " measured). GTIDs that came without a log (SET gtid_purged, binary logging off) are in"
+            " gtid_purged. With another log_bin a server begins an index of its own, unless"
+            " log_bin_index names one: then the first head has nothing of the files before, which"
+            " count as purged."
         ),
         undecided_when=(
             "the file before was not observed whole, or holds a gap; extra GTIDs wait for the next"
@@ -285,6 +289,21 @@ PREVIOUS_GTIDS_CONTINUITY = register(
                 "PREVIOUS_GTIDS at {at}",
                 "{expected:gtids}",
                 "Previous_gtids and groups of the previous file",
+            ),
+            "rotated_while_committing": Case(
+                "Previous_gtids of {file} lacks {missing:gtids}, which the previous file holds: the"
+                " log was rotated while {missing:it was|they were} being committed. A replica that"
+                " has all but {missing:it|them} when it connects is not sent {missing:it|them}.",
+                "{previous:gtids}",
+                "PREVIOUS_GTIDS at {at}",
+                "{expected:gtids}",
+                "Previous_gtids and groups of the previous file",
+                remedy=(
+                    "See that every replica has executed what the set lacks before it connects"
+                    " again; give one that lacks it what mysqlbinlog --include-gtids prints of the"
+                    " previous file. When all have it: FLUSH BINARY LOGS, whose new file has it in"
+                    " its set, and PURGE BINARY LOGS TO that file."
+                ),
             ),
             "head_not_purged": Case(
                 "A Previous_gtids holds {unexplained:gtids}, which no file before logged and which"

@@ -353,6 +353,16 @@ def previous_gtids_continuity(breaks: bool) -> Journal:
 
 
 @case()
+def previous_gtids_continuity__while_committing(breaks: bool) -> Journal:
+    """XA COMMIT ends the file: a rotation does not wait for it."""
+    journal = source()
+    journal.binlog.group(form="xa_commit")
+    journal.binlog.rotate()
+    journal.records[-1]["gtid_set"] = f"{UUID_A}:1-{3 if breaks else 4}"
+    return journal
+
+
+@case()
 def previous_gtids_continuity__unlogged(breaks: bool) -> Journal:
     """What only the table had must count as purged."""
     journal = source()
