@@ -41,8 +41,11 @@ class ChannelRow:
     """What its binary log has of its own GTIDs and gtid_executed has not, None not known."""
     logs_everything: bool
     """Whether the replica logs what it applies."""
-    is_relay_seen: bool
-    """Whether groups of the channel's relay log were seen."""
+    queued: GtidSet
+    """GTIDs of what was seen to be queued in the channel's relay log."""
+    asked_ts: int | None
+    """After when it last asked for all that it lacked and queued something, None: it was not seen
+    to; relay_mirrors_source compares what came before that."""
     ignores_servers: bool
     former: frozenset[str]
     """Which coordinates, "read" or "executed", may still be of the channel's previous source."""

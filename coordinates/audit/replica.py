@@ -113,6 +113,8 @@ class ReplicaChannel:
         connects, begins: What happened since the last group queued.
         asks_anew: It began anew since then, or the server started, by auto-positioning, and no
             record is missing.
+        asked_ts: After when it was last seen to queue what it asked for by auto-positioning, when
+            it began anew or the server started; None: it was not.
         unproven: What the server had executed or received when the channel last began anew, or the
             server started, as far as no row has shown it since.
         earlier_runs: How many of `runs` were queued before then.
@@ -151,6 +153,7 @@ class ReplicaChannel:
     is_put_by_position: bool = False
     is_reset: bool = False
     begun_ts: int = -1
+    asked_ts: int | None = None
     first_queued: FirstQueued | None = None
     is_first_held: bool = False
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
@@ -340,6 +343,8 @@ class ReplicaChannel:
             )
             for number, run in enumerate(self.runs)
         )
+        asked = [run.after[0][1] for run in self.runs if run.asks_anew]
+        self.asked_ts = asked[-1] if asked else self.asked_ts
         self.runs = []
         self.queued_count = self.earlier_runs = 0
         parts = (*executed, *shown)

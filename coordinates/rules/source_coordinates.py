@@ -260,7 +260,7 @@ def _may_be_kept(
     A relay log that was read would have said so (``AppliedFileNames``). By GTID set alone a
     receiver may stop within a group and go on with another source.
     """
-    if name != "executed" or isinstance(row, ImageChannel) or row.is_relay_seen:
+    if name != "executed" or isinstance(row, ImageChannel) or row.queued:
         return False
     if row.executed is None or row.read is None or not row.auto_position:
         return False
@@ -362,8 +362,8 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
 
     The last group there may still be committing. What is before the groups that it has executed
     may be in the backup from which it began by position; what is after one of them is left out. Of
-    auto-positioning relay_mirrors_source reports that, where the relay log is seen. The replica's
-    own groups its receiver ignores: it has them in its binary log, or has lost them.
+    auto-positioning relay_mirrors_source reports that, from where the relay log is seen. The
+    replica's own groups its receiver ignores: it has them in its binary log, or has lost them.
     """
     source, executed = against.source, row.gtid_executed
     state = source.states.first_since(row.at.ts)
@@ -384,7 +384,8 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     if _are_in(runs.without_last(), source.sids, executed):
         return _unless_given_up(where, state, against)
     own = against.fleet.uuid_of(row.instance_id, row.at.ts)
-    omitted, before, lost = _lacking(row, executed, runs, source.sids, own)
+    is_compared = row.asked_ts is not None and row.asked_ts > state.log_since_ts
+    omitted, before, lost = _lacking(row, executed, runs, source.sids, own, is_compared=is_compared)
     in_doubt = lost if row.own_pending is None else GtidSet.EMPTY
     lost = lost - in_doubt
     omitted = omitted | lost
@@ -494,9 +495,18 @@ def _has_anonymous(source: InstanceTimeline, state: Snapshot, upto: Coordinates)
 
 
 def _lacking(
-    row: ChannelRow, executed: GtidSet, runs: GtidRuns, sids: list[str], own: str | None
+    row: ChannelRow,
+    executed: GtidSet,
+    runs: GtidRuns,
+    sids: list[str],
+    own: str | None,
+    *,
+    is_compared: bool,
 ) -> tuple[GtidSet, GtidSet, GtidSet]:
     """What of the runs before its position a replica lacks, whose own UUID is ``own``.
+
+    ``is_compared``: relay_mirrors_source has compared what came before all that was seen to be
+    queued, too.
 
     Returns:
         What it has received, or left out. Then what is before all that it has executed, where it
@@ -508,8 +518,11 @@ def _lacking(
     done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done[:-1])
     first = done[0] if len(done) else len(sid)
     omitted = before = GtidSet.EMPTY
-    if len(done) and not (row.auto_position and row.is_relay_seen):
+    if len(done) and not (row.auto_position and is_compared):
         inside = at[(at > first) & ((at < done[-1]) | (not row.auto_position))]
+        if row.auto_position and row.queued:
+            seen = np.flatnonzero(_are_done(sid, gno, sids, row.queued) & (sid >= 0))
+            inside = inside[inside < (seen[0] if len(seen) else len(sid))]
         omitted = GtidSet.from_groups(sids, sid[inside], gno[inside]) - received
     if not row.auto_position:
         early = at[at < first]

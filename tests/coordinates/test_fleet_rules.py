@@ -1132,6 +1132,41 @@ class TestPassedIsExecuted:
         source.status(f"{A}:1-4")
         assert names(audit(source, replica)) == ["applied_relay_gtids_executed"] * is_passed
 
+    @pytest.mark.parametrize(
+        ("executed", "queued", "is_asked", "found"),
+        [
+            (f"{A}:1:3-5", (4, 5), False, ["applied_relay_gtids_executed"]),
+            (f"{A}:1-5", (4, 5), False, []),
+            (f"{A}:3-5", (4, 5), False, []),  # what came before it, a dump may have brought
+            (f"{A}:1:3-5", (1, 3, 4, 5), False, []),  # undecided: the source's log came later
+            (f"{A}:1:3-5", (4, 5), True, ["relay_mirrors_source"]),
+        ],
+    )
+    def test_what_was_left_out_before_the_relay_log_was_seen(
+        self, executed, queued, is_asked, found
+    ):
+        """A journal may begin after it: what the relay log shows is compared from there on."""
+        clock = Clock()
+        source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+        groups = [f"{A}:{number}" for number in range(1, 6)]
+        for journal in (source, replica) if is_asked else (replica,):
+            journal.boot()
+            journal.open_file()
+        replica.follow(source)
+        replica.receive(source, *((number, groups[number - 1]) for number in queued))
+        if not is_asked:
+            source.boot()
+            source.open_file()
+        source.log(*groups)
+        there = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(5)}
+        for _ in range(2):
+            replica.status(executed, replica.says(source, f"{A}:4-5", **there))
+            source.status(f"{A}:1-5")
+        output = audit(source, replica)
+        assert names(output) == found
+        for finding in output.findings:
+            assert finding.witness == f"{A}:2"
+
     @pytest.mark.parametrize(("executed", "is_open"), [(f"{A}:1:3", True), (f"{A}:1-2", False)])
     def test_of_a_replica_that_logs_nothing_it_is_undecided(self, executed, is_open):
         """At each row that lacks it, and the verdict of the collection with it."""
