@@ -43,9 +43,9 @@ class ChannelRow:
     """Whether the replica logs what it applies."""
     queued: GtidSet
     """GTIDs of what was seen to be queued in the channel's relay log."""
-    asked_ts: int | None
-    """After when it last asked for all that it lacked and queued something, None: it was not seen
-    to; relay_mirrors_source compares what came before that."""
+    compared_ts: int | None
+    """Since when other rules compare what came before that: relay_mirrors_source where it was seen
+    to ask for all that it lacked, rules on clones and restores where its data were replaced."""
     ignores_servers: bool
     former: frozenset[str]
     """Which coordinates, "read" or "executed", may still be of the channel's previous source."""

@@ -328,6 +328,7 @@ class FleetEventReader:
             self.origins.end_logs(event.instance_id, None, event.ts)
             self._begin_writing_anew(event, "before its data were replaced")
         replica.is_fresh = bool(data_lineage) and data_lineage != replica.data_lineage
+        replica.data_ts = event.ts if replica.is_fresh else replica.data_ts
         replica.data_lineage = data_lineage
         if replica.recovery is not None:
             replica.recovery.lose()  # a crash may take back what was logged

@@ -113,8 +113,9 @@ class ReplicaChannel:
         connects, begins: What happened since the last group queued.
         asks_anew: It began anew since then, or the server started, by auto-positioning, and no
             record is missing.
-        asked_ts: After when it was last seen to queue what it asked for by auto-positioning, when
-            it began anew or the server started; None: it was not.
+        compared_ts: Since when other rules compare what came before its first queued groups, None:
+            they do not. It was seen to ask for all that it lacked, as it began anew or the server
+            started, or its data were replaced.
         unproven: What the server had executed or received when the channel last began anew, or the
             server started, as far as no row has shown it since.
         earlier_runs: How many of `runs` were queued before then.
@@ -153,7 +154,7 @@ class ReplicaChannel:
     is_put_by_position: bool = False
     is_reset: bool = False
     begun_ts: int = -1
-    asked_ts: int | None = None
+    compared_ts: int | None = None
     first_queued: FirstQueued | None = None
     is_first_held: bool = False
     received: GrowingGtidSet = field(default_factory=GrowingGtidSet)
@@ -344,7 +345,7 @@ class ReplicaChannel:
             for number, run in enumerate(self.runs)
         )
         asked = [run.after[0][1] for run in self.runs if run.asks_anew]
-        self.asked_ts = asked[-1] if asked else self.asked_ts
+        self.compared_ts = asked[-1] if asked else self.compared_ts
         self.runs = []
         self.queued_count = self.earlier_runs = 0
         parts = (*executed, *shown)
@@ -392,6 +393,7 @@ class Replica(SidTable):
         data_lineage: How many data directories it has had.
         is_fresh: Whether its data directory was replaced at its last start, and it has neither
             logged nor received anything since, as far as the journal, which has no gap, shows.
+        data_ts: When its data directory was last replaced, None: it was not.
         clone_peer, clone_ts: Donor of the last clone that the journal has reported, and a time
             after which its coordinates were taken: of its begin, or before that; None not known.
         clone_end_ts: When that clone was recorded as completed, None before.
@@ -423,6 +425,7 @@ class Replica(SidTable):
     uncounted: list[Uncounted] = field(default_factory=list)
     data_lineage: int | None = None
     is_fresh: bool = False
+    data_ts: int | None = None
     clone_peer: str | None = None
     clone_ts: int | None = None
     clone_end_ts: int | None = None
@@ -444,7 +447,7 @@ class Replica(SidTable):
         """A channel, begun when new."""
         found = self.channels.get(name)
         if found is None:
-            found = self.channels[name] = ReplicaChannel(name)
+            found = self.channels[name] = ReplicaChannel(name, compared_ts=self.data_ts)
             self.gone.discard(name)
         return found
 

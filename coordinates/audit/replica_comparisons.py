@@ -268,7 +268,7 @@ class ReplicaComparisons:
             own_pending=_set(body.get("own_pending")),
             logs_everything=bool(body["logs_everything"]),
             queued=channel.received.freeze(),
-            asked_ts=channel.asked_ts,
+            compared_ts=channel.compared_ts,
             ignores_servers=channel.ignores_servers,
             former=channel.place(read, executes_former=bool(values.get("executes_former"))),
             may_execute_former=channel.may_execute_former,

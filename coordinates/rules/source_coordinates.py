@@ -384,7 +384,7 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     if _are_in(runs.without_last(), source.sids, executed):
         return _unless_given_up(where, state, against)
     own = against.fleet.uuid_of(row.instance_id, row.at.ts)
-    is_compared = row.asked_ts is not None and row.asked_ts > state.log_since_ts
+    is_compared = row.compared_ts is not None and row.compared_ts > state.log_since_ts
     omitted, before, lost = _lacking(row, executed, runs, source.sids, own, is_compared=is_compared)
     in_doubt = lost if row.own_pending is None else GtidSet.EMPTY
     lost = lost - in_doubt
@@ -505,8 +505,7 @@ def _lacking(
 ) -> tuple[GtidSet, GtidSet, GtidSet]:
     """What of the runs before its position a replica lacks, whose own UUID is ``own``.
 
-    ``is_compared``: relay_mirrors_source has compared what came before all that was seen to be
-    queued, too.
+    ``is_compared``: other rules have compared what came before all that was seen to be queued.
 
     Returns:
         What it has received, or left out. Then what is before all that it has executed, where it
