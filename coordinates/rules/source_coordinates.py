@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tallystick.coordinates.audit.comparison import ChannelPut, ChannelRow, ImageChannel
+from tallystick.coordinates.audit.observer_clock import TOLERANCE_US
 from tallystick.coordinates.audit.timeline_file import PositionKind
 from tallystick.coordinates.results import Severity
 from tallystick.coordinates.rules.between import (
@@ -355,7 +356,7 @@ def kind_at(
 @adds_to(
     applied_relay_gtids_executed,
     ChannelRow,
-    doubts=(PASSED_UNLOGGED, BEGUN_AFTER, OWN_MAY_COMMIT, TOO_FAR_BEHIND),
+    doubts=(PASSED_UNLOGGED, BEGUN_AFTER, OWN_MAY_COMMIT, TOO_FAR_BEHIND, FORMER_SOURCE),
 )
 def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     """What is before the executed position in the source's log is executed.
@@ -384,8 +385,9 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     if _are_in(runs.without_last(), source.sids, executed):
         return _unless_given_up(where, state, against)
     own = against.fleet.uuid_of(row.instance_id, row.at.ts)
-    is_compared = row.compared_ts is not None and row.compared_ts > state.log_since_ts
-    omitted, before, lost = _lacking(row, executed, runs, source.sids, own, is_compared=is_compared)
+    omitted, before, lost = _lacking(
+        row, executed, runs, source.sids, own, is_compared=_is_compared(row, state)
+    )
     in_doubt = lost if row.own_pending is None else GtidSet.EMPTY
     lost = lost - in_doubt
     omitted = omitted | lost
@@ -492,6 +494,16 @@ def _has_anonymous(source: InstanceTimeline, state: Snapshot, upto: Coordinates)
     file, position = upto
     runs = source.runs_until(state, (parse_log_file_name(file)[1], position))
     return bool((runs.sid < 0).any())
+
+
+def _is_compared(row: ChannelRow, state: Snapshot) -> bool:
+    """Whether other rules compare what came before all that was seen to be queued.
+
+    They do not where the source's log may be known since a later time only: its clock may be
+    another one.
+    """
+    since = row.compared_ts
+    return since is not None and since > state.log_since_ts + TOLERANCE_US
 
 
 def _lacking(
