@@ -7,7 +7,7 @@ replica that has all else when it connects is not sent it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
@@ -48,13 +48,16 @@ def transactions(lab: Lab) -> Iterator[None]:
             thread.join()
 
 
-def followed(lab: Lab, *names: str) -> AuditResult:
+def followed(lab: Lab, *names: str, between: Callable[[], None] | None = None) -> AuditResult:
     """Two collections of servers that are followed from now on, from their oldest files."""
     with ExitStack() as stack:
         tails = [stack.enter_context(running(settings_of(lab, name))) for name in names]
-        for name in ("first", "second"):
-            for tail in tails:
-                tail.collect(name)
+        for tail in tails:
+            tail.collect("first")
+        if between is not None:
+            between()
+        for tail in tails:
+            tail.collect("second")
     return audit_history([block for tail in tails for block in tail.sink.blocks])
 
 
@@ -96,12 +99,27 @@ def test_a_replica_is_not_sent_what_a_head_lacks(own_mysqld: Lab):
         # Its relay logs are thrown away, and it connects with what it has executed.
         for statement in ("STOP REPLICA", "RESET REPLICA", "START REPLICA"):
             replica.run(statement)
-        later = GtidSet.parse(source.gtid_executed()) - missing
-        wait_for(lambda: later <= GtidSet.parse(replica.gtid_executed()), replica.gtid_executed)
+
+        def status() -> dict[str, object]:
+            (row,) = replica.rows("SHOW REPLICA STATUS")
+            return row
+
+        def has_gone_on(sent: GtidSet) -> bool:
+            now = status()  # positions of workers are shown some time after they have committed
+            is_passed = now["Exec_Source_Log_Pos"] == now["Read_Source_Log_Pos"]
+            return is_passed and sent <= GtidSet.parse(replica.gtid_executed())
+
+        def go_on() -> None:
+            source.run("INSERT INTO overtaken.t VALUES ()")
+            sent = GtidSet.parse(source.gtid_executed()) - missing
+            wait_for(lambda: has_gone_on(sent), status)
+
+        go_on()
         assert GtidSet.parse(replica.gtid_executed()).isdisjoint(missing)
-        (status,) = replica.rows("SHOW REPLICA STATUS")
-        assert ("Yes", "Yes") == (status["Replica_IO_Running"], status["Replica_SQL_Running"])
-    result = followed(lab, REPLICA_1, SOURCE_A)
+        assert ("Yes", "Yes") == (status()["Replica_IO_Running"], status()["Replica_SQL_Running"])
+        idle = followed(lab, REPLICA_1, SOURCE_A)
+        result = followed(lab, REPLICA_1, SOURCE_A, between=go_on)
+    assert {"coordinates_of_former_source"} <= {one.reason for one in idle.observations}
     assert overtaken(result)
     assert ["applied_relay_gtids_executed"] == [
         one.rule for one in result.findings if one.instance_id == REPLICA_1
