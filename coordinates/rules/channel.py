@@ -413,7 +413,9 @@ def judge_pair(
         " group without a GTID."
         " The last groups before it may still be in commit; the next row decides on them. On a"
         " replica that does not log what it applies, groups that no XID ends may come later;"
-        " without its relay log a group that it lacks is undecided as long as it lacks it"
+        " without its relay log a group that it lacks is undecided as long as it lacks it. So is a"
+        " group that lies before a position which may be one of another source, or in a log of the"
+        " source that may have begun after it"
     ),
     sources=("WL#2775, REQ-5", "MySQL manual: GTID Life Cycle"),
     remedy=(

@@ -356,7 +356,14 @@ def kind_at(
 @adds_to(
     applied_relay_gtids_executed,
     ChannelRow,
-    doubts=(PASSED_UNLOGGED, BEGUN_AFTER, OWN_MAY_COMMIT, TOO_FAR_BEHIND, FORMER_SOURCE),
+    doubts=(
+        PASSED_UNLOGGED,
+        BEGUN_AFTER,
+        OWN_MAY_COMMIT,
+        TOO_FAR_BEHIND,
+        FORMER_SOURCE,
+        LOG_UNKNOWN_THEN,
+    ),
 )
 def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     """What is before the executed position in the source's log is executed.

@@ -1171,6 +1171,26 @@ class TestPassedIsExecuted:
         for finding in output.findings:
             assert finding.witness == f"{A}:2"
 
+    @pytest.mark.parametrize(("executed", "is_open"), [(f"{A}:1:3", True), (f"{A}:1-3", False)])
+    def test_of_a_log_that_may_have_begun_after_the_row_it_is_undecided(self, executed, is_open):
+        """Where a group is lacking; the next row decides."""
+        clock = Clock()
+        source, replica = Journal(clock, "s", A, 1), Journal(clock, "r", B, 2)
+        replica.boot()
+        replica.open_file()
+        replica.follow(source)
+        there = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": end_of(3)}
+        replica.status(executed, replica.says(source, "", **there))
+        source.boot()
+        source.open_file()
+        source.log(*(f"{A}:{number}" for number in range(1, 4)))
+        source.status(f"{A}:1-3")
+        output = audit(source, replica)
+        assert names(output) == []
+        said = {(one.check.rule, one.check.reason) for one in output.checks}
+        unknown = "applied_relay_gtids_executed", "source_log_unknown_then"
+        assert (unknown in said) == is_open
+
     @pytest.mark.parametrize(("executed", "is_open"), [(f"{A}:1:3", True), (f"{A}:1-2", False)])
     def test_of_a_replica_that_logs_nothing_it_is_undecided(self, executed, is_open):
         """At each row that lacks it, and the verdict of the collection with it."""
