@@ -76,6 +76,13 @@ PASSED_UNLOGGED = reason(
     Lack.SETTING,
 )
 
+PASSED_MAYBE = reason(
+    "passed_maybe",
+    "the replica has not executed {missing:gtids}, which {missing:is|are} before its position in"
+    " the log of {source}, and whether the position is in that log is not known",
+    Lack.NEXT_ROW,
+)
+
 BEGUN_AFTER = reason(
     "begun_after",
     "the replica replicates by position, and its gtid_executed does not count {missing:gtids},"
@@ -356,14 +363,7 @@ def kind_at(
 @adds_to(
     applied_relay_gtids_executed,
     ChannelRow,
-    doubts=(
-        PASSED_UNLOGGED,
-        BEGUN_AFTER,
-        OWN_MAY_COMMIT,
-        TOO_FAR_BEHIND,
-        FORMER_SOURCE,
-        LOG_UNKNOWN_THEN,
-    ),
+    doubts=(PASSED_UNLOGGED, BEGUN_AFTER, OWN_MAY_COMMIT, TOO_FAR_BEHIND, PASSED_MAYBE),
 )
 def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     """What is before the executed position in the source's log is executed.
@@ -401,13 +401,11 @@ def passed_groups_executed(row: ChannelRow, against: Against) -> Compared:
     fresh = omitted - against.memory.reported
     if not fresh and (omitted or not (before or in_doubt)):
         return against.nothing_new(omitted)
-    if row.may_execute_former:
-        return Undecided(FORMER_SOURCE)
-    if against.may_be_of_another_log(state, row.at.ts):
-        return Undecided(LOG_UNKNOWN_THEN)
+    missing = fresh | before | in_doubt
+    if row.may_execute_former or against.may_be_of_another_log(state, row.at.ts):
+        return Undecided(PASSED_MAYBE, missing=missing, source=source.instance_id)
     if not row.logs_everything:
         # Its gtid_executed is also known to lag behind the position.
-        missing = fresh | before | in_doubt
         return Undecided(PASSED_UNLOGGED, missing=missing, source=source.instance_id)
     if not fresh and in_doubt:
         return Undecided(OWN_MAY_COMMIT, missing=in_doubt, source=source.instance_id)

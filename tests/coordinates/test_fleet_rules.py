@@ -1188,8 +1188,7 @@ class TestPassedIsExecuted:
         output = audit(source, replica)
         assert names(output) == []
         said = {(one.check.rule, one.check.reason) for one in output.checks}
-        unknown = "applied_relay_gtids_executed", "source_log_unknown_then"
-        assert (unknown in said) == is_open
+        assert (("applied_relay_gtids_executed", "passed_maybe") in said) == is_open
 
     @pytest.mark.parametrize(("executed", "is_open"), [(f"{A}:1:3", True), (f"{A}:1-2", False)])
     def test_of_a_replica_that_logs_nothing_it_is_undecided(self, executed, is_open):
@@ -1478,8 +1477,10 @@ class TestSourceCoordinateValid:
         assert names(output) == ([] if rule is None or may_be_former else [rule])
         reasons = {one.check.reason for one in output.checks}
         reasons |= {one.reason for one in output.observations}
-        expected = may_be_former and rule is not None
-        assert ("coordinates_of_former_source" in reasons) == expected
+        unknown = {"source_coordinate_valid", "image_source_position_valid"}
+        assert ("coordinates_of_former_source" in reasons) == (may_be_former and rule in unknown)
+        is_passed = may_be_former and rule == "applied_relay_gtids_executed"
+        assert ("passed_maybe" in reasons) == is_passed
 
     @pytest.mark.parametrize(
         ("kind", "beyond", "is_valid"),
