@@ -152,14 +152,18 @@ def test_a_receiver_stops_within_a_group_and_goes_on_elsewhere(own_mysqld: Lab, 
         while len(source.run("SHOW BINARY LOGS")) < len(former.run("SHOW BINARY LOGS")) + 2:
             source.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
         collect("before")
-        replica.run("STOP REPLICA IO_THREAD")
-        point_receiver(lab, replica, SOURCE_A)
-        collect("pointed elsewhere")
-        stop_within_group(lab, source, replica)
-        point_receiver(lab, replica, REPLICA_1)
-        collect("back")
-        now = status(replica)
-        assert (now["Relay_Source_Log_File"] == now["Source_Log_File"]) == bool(workers)
+        for attempt in range(5):
+            replica.run("STOP REPLICA IO_THREAD")
+            point_receiver(lab, replica, SOURCE_A)
+            collect(f"pointed elsewhere {attempt}")
+            stop_within_group(lab, source, replica)
+            point_receiver(lab, replica, REPLICA_1)
+            collect(f"back {attempt}")
+            now = status(replica)
+            is_kept = now["Relay_Source_Log_File"] != now["Source_Log_File"]
+            if is_kept or workers:
+                break  # else a ROTATE has named the file since, as rarely happens
+        assert is_kept == (not workers)
         code, broken = end_check(begin_check(lab, collections=2))
         collect("kept")
         former.run("FLUSH NO_WRITE_TO_BINLOG BINARY LOGS")
