@@ -534,7 +534,7 @@ def _lacking(
     done, at = np.flatnonzero(is_done & (sid >= 0)), np.flatnonzero(~is_done[:-1])
     first = done[0] if len(done) else len(sid)
     omitted = before = GtidSet.EMPTY
-    if len(done) and not (row.auto_position and is_compared):
+    if len(done) and not (row.auto_position and row.queued and is_compared):
         inside = at[(at > first) & ((at < done[-1]) | (not row.auto_position))]
         if row.auto_position and row.queued:
             seen = np.flatnonzero(_are_done(sid, gno, sids, row.queued) & (sid >= 0))

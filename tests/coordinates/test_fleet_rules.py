@@ -1124,9 +1124,19 @@ class TestPassedIsExecuted:
             (f"{A}:3", end_of(3), False),  # what came before it, a dump may have brought
         ],
     )
-    def test_between_what_was_executed_by_auto_positioning(self, executed, position, is_passed):
-        """Also where the executed position is the end of the last one executed."""
+    @pytest.mark.parametrize("is_restored", [False, True])
+    def test_between_what_was_executed_by_auto_positioning(
+        self, executed, position, is_passed, is_restored
+    ):
+        """Also where the executed position is the end of the last one executed.
+
+        Of a replica whose data were replaced, too: nothing of its relay log is seen.
+        """
         source, replica = fleet_of_two(groups=4)
+        if is_restored:
+            replica.clock.advance(2_000_000)
+            replica.boot(data_lineage=1)
+            replica.follow(source)
         coordinates = {"exec_source_log_file": "s-bin.000001", "exec_source_log_pos": position}
         replica.status(executed, replica.says(source, None, **coordinates))
         source.status(f"{A}:1-4")
